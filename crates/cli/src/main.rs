@@ -135,9 +135,36 @@ enum LogFormat {
     Json,
 }
 
+/// Reads a filter of the log: levels for everything, or for parts of the program.
+fn log_filter(text: &str) -> Result<String, String> {
+    const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+    // To the library an unknown word is a part of the program, and all other parts are silent.
+    let is_level = |word: &str| LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word));
+    let is_known = |word: &str| match word.split_once('=') {
+        None => is_level(word),
+        Some((part, level)) => part.starts_with("serried") && is_level(level),
+    };
+    match text.split(',').find(|word| !is_known(word)) {
+        None => Ok(text.to_string()),
+        Some(word) => Err(format!(
+            "`{word}` is no level: choose one of {}, and for a part of the program as in `info,serried_node=debug`",
+            LEVELS.join(", ")
+        )),
+    }
+}
+
 /// Logs to standard error. `usual` filters the lines, unless SERRIED_LOG has another filter.
-fn start_log(usual: &str, format: LogFormat) {
-    let filter = EnvFilter::try_from_env("SERRIED_LOG").unwrap_or_else(|_| EnvFilter::new(usual));
+///
+/// # Errors
+/// If SERRIED_LOG is wrong.
+fn start_log(usual: &str, format: LogFormat) -> Result<(), String> {
+    let filter = match std::env::var("SERRIED_LOG") {
+        Ok(filter) if !filter.is_empty() => {
+            log_filter(&filter).map_err(|wrong| format!("SERRIED_LOG: {wrong}"))?
+        }
+        _ => usual.to_string(),
+    };
+    let filter = EnvFilter::new(filter);
     let colours = std::io::stderr().is_terminal();
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours);
     let log = log.with_writer(std::io::stderr);
@@ -145,6 +172,7 @@ fn start_log(usual: &str, format: LogFormat) {
         LogFormat::Human => log.init(),
         LogFormat::Json => log.json().init(),
     }
+    Ok(())
 }
 
 /// An error with its causes. A cause that the error names itself is not repeated.
@@ -158,10 +186,14 @@ fn text(error: &anyhow::Error) -> String {
 
 fn main() -> ExitCode {
     let command = Arguments::parse().command;
-    match &command {
+    let log = match &command {
         // A node's log is its output. The other commands print theirs.
         Command::Serve(serve) => start_log(&serve.log, serve.log_format),
         _ => start_log("warn", LogFormat::Human),
+    };
+    if let Err(wrong) = log {
+        eprintln!("serried: {wrong}");
+        return ExitCode::from(2);
     }
     let ended = match output::run(|| command.run()) {
         Ok(ended) => ended,
@@ -192,6 +224,19 @@ mod tests {
         assert_eq!(text(&anyhow::Error::new(named)), "data: denied");
         let unnamed = anyhow::Error::new(denied()).context("can't serve metrics");
         assert_eq!(text(&unnamed), "can't serve metrics: denied");
+    }
+
+    #[test]
+    fn a_log_filter_of_anything_but_levels_is_refused() {
+        for known in ["off", "DEBUG", "trace", "info,serried_node=debug", "serried_wire=trace"] {
+            assert_eq!(log_filter(known).as_deref(), Ok(known));
+        }
+        for unknown in
+            ["", "warning", "INFO!", "info,", "foo=bar=baz", "foo=debug", "serried_node=inf"]
+        {
+            let error = log_filter(unknown).unwrap_err();
+            assert!(error.contains("choose one of off, error, warn"), "{error}");
+        }
     }
 
     /// The lines of the command's help that show how to call it.

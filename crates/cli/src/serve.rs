@@ -102,7 +102,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<String>,
     /// What to log: error, warn, info, debug or trace; for a part of the program as in `info,serried_node=debug`
-    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = crate::log_filter)]
     pub(crate) log: String,
     /// How lines of the log are written
     #[arg(long, value_enum, default_value = "human")]

@@ -6,7 +6,7 @@ use rand::RngExt;
 use rand_distr::{Distribution, Zipf};
 use rand_pcg::Pcg64Mcg;
 use serried_history::{MicroOperation, ReadResult};
-use serried_model::{Key, Value};
+use serried_model::{Key, Value, Version};
 use serried_session::{Abort, Transaction};
 
 use crate::number;
@@ -18,6 +18,9 @@ const LONGEST: u64 = 64;
 /// The difference between the two keys of a list, if lists move.
 const ELSEWHERE: u64 = 1 << 63;
 
+/// By how much the numbers of the first lists of two runs differ for each millisecond between their beginnings.
+const LISTS_PER_MS: u64 = 1 << 20;
+
 /// If lists move, one in this many appends moves its list.
 const APPENDS_TO_MOVE: u64 = 4;
 
@@ -27,6 +30,8 @@ pub struct ListAppend {
     keys: u64,
     /// See [`ListAppend::moving`].
     moves: bool,
+    /// The number of the first list. See [`Workload::start_afresh`].
+    first: AtomicU64,
     popularity: Zipf<f64>,
     appended: Vec<AtomicU64>,
     elements: AtomicU64,
@@ -40,6 +45,7 @@ impl ListAppend {
         ListAppend {
             keys,
             moves: false,
+            first: AtomicU64::new(0),
             popularity: popularity.expect("a positive number of keys and an exponent from 0 on"),
             appended: (0..keys).map(|_| AtomicU64::new(0)).collect(),
             elements: AtomicU64::new(1),
@@ -78,7 +84,8 @@ impl ListAppend {
         let append = random.random_range(0..2) == 0;
         let appended = &self.appended[place as usize];
         let count = appended.fetch_add(u64::from(append), Ordering::Relaxed);
-        let key = place + self.keys * (count / LONGEST);
+        let first = self.first.load(Ordering::Relaxed);
+        let key = first + place + self.keys * (count / LONGEST);
         if append {
             let element = self.elements.fetch_add(1, Ordering::Relaxed);
             MicroOperation::Append { key, element }
@@ -138,6 +145,12 @@ impl Workload for ListAppend {
         })
     }
 
+    /// The lists of earlier runs remain, and new ones are used: no run gets to the lists of one that begins a
+    /// second later.
+    fn start_afresh(&self, after: Version) {
+        self.first.store(after.timestamp_us / 1000 * LISTS_PER_MS % ELSEWHERE, Ordering::Relaxed);
+    }
+
     fn initial(&self, _: u64) -> Option<(Key, Value)> {
         None
     }
@@ -159,4 +172,37 @@ fn encode(list: &[u64]) -> Value {
 fn decode(value: &Option<Value>) -> Vec<u64> {
     let bytes = value.as_ref().map_or(&[][..], Value::as_bytes);
     bytes.as_chunks::<8>().0.iter().map(|chunk| u64::from_be_bytes(*chunk)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+    use std::collections::BTreeSet;
+
+    /// The lists of a run that begins after this time, if any was before it.
+    fn lists(after_us: Option<u64>) -> BTreeSet<u64> {
+        let workload = ListAppend::new(&Parameters::default());
+        if let Some(after_us) = after_us {
+            workload.start_afresh(Version::at(after_us));
+        }
+        let mut random = Pcg64Mcg::seed_from_u64(1);
+        let plans = (0..10_000).map(|_| workload.plan(0, &mut random));
+        let keys = plans.flat_map(|plan| {
+            let key = |operation: &MicroOperation| match operation {
+                MicroOperation::Append { key, .. } | MicroOperation::Read { key, .. } => *key,
+                MicroOperation::Write { .. } => unreachable!("lists are appended to"),
+            };
+            plan.operations().iter().map(key).collect::<Vec<_>>()
+        });
+        keys.collect()
+    }
+
+    #[test]
+    fn a_run_on_a_used_keyspace_has_lists_of_its_own() {
+        let now_us = 1_700_000_000_000_000;
+        let [first, second, third] = [None, Some(now_us), Some(now_us + 1_000_000)].map(lists);
+        assert!(first.len() > 100 && first.is_disjoint(&second) && second.is_disjoint(&third));
+        assert!(third.iter().all(|list| *list < ELSEWHERE));
+    }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rand_pcg::Pcg64Mcg;
 use serde::Serialize;
 use serried_history::{History, MicroOperation};
-use serried_model::{FamilyName, Key, Value, Write};
+use serried_model::{FamilyName, Key, Value, Version, Write};
 use serried_session::{Abort, Footprint, Transaction, TransactionKeyspace};
 
 use crate::tpcc::{self, Scale, Tpcc};
@@ -103,6 +103,10 @@ pub trait Workload: Send + Sync + 'static {
     fn operations(&self, done: Vec<MicroOperation>, _: &Footprint) -> Vec<MicroOperation> {
         done
     }
+
+    /// Prepares for a keyspace that was used before, by runs that ended before `after`. Called before the first plan. A
+    /// workload needs this if loading its keys does not make the database as it was before its first run.
+    fn start_afresh(&self, _after: Version) {}
 
     /// The `i`-th key to load before a run, and its value. `None` after the last one. The workload treats an absent key
     /// like a loaded one, so loading only gives the database a realistic size.

@@ -1,5 +1,7 @@
 //! What is wrong with how a command is called is said in one line.
 
+use std::process::Command;
+
 use crate::{Temporary, code, err, out, serried};
 
 #[test]
@@ -97,5 +99,21 @@ fn a_workload_of_one_family_does_not_run_under_a_protocol_of_the_other() {
         assert_eq!(code(&output), 1, "{arguments:?}: {}", out(&output));
         assert!(err(&output).contains(expected), "{}", err(&output));
         assert_eq!(err(&output).lines().count(), 1, "{}", err(&output));
+    }
+}
+
+#[test]
+fn a_misspelt_level_of_the_log_is_refused_with_those_that_there_are() {
+    for level in ["warning", "inf", "nonsense", "foo=bar=baz"] {
+        let output = serried(&["serve", "--config", "missing.toml", "--log", level]);
+        assert_eq!(code(&output), 2, "{}", err(&output));
+        assert!(err(&output).contains("error, warn, info, debug, trace"), "{}", err(&output));
+        let command = Command::new(env!("CARGO_BIN_EXE_serried"))
+            .args(["check", "missing.jsonl"])
+            .env("SERRIED_LOG", level)
+            .output();
+        let output = command.expect("the binary runs");
+        assert_eq!(code(&output), 2, "{}", err(&output));
+        assert!(err(&output).starts_with("serried: SERRIED_LOG: "), "{}", err(&output));
     }
 }

@@ -1,6 +1,8 @@
 //! Measuring: `sim`, `bench` and `reproduce`.
 
 use serde_json::Value;
+use serried_local::{LocalCluster, LocalOptions};
+use serried_node::KeyspaceConfiguration;
 
 use crate::{Temporary, code, err, out, serried};
 
@@ -116,6 +118,31 @@ fn bench_runs_on_threads_and_processes_and_its_history_holds() {
         let row: Value = serde_json::from_str(&out(&output)).expect("one line of JSON");
         assert_eq!(row["verdict"], "serializable");
         assert!(row["costs"]["messages_per_txn"].as_f64() > Some(1.0), "{row}");
+    }
+}
+
+#[test]
+fn a_workload_can_be_checked_again_on_the_keyspace_that_it_has_used() {
+    let keyspaces = [
+        KeyspaceConfiguration::new("default", "morty"),
+        KeyspaceConfiguration::new("flags", "gryff"),
+    ];
+    let cluster = LocalCluster::start(1, &keyspaces, LocalOptions::default()).unwrap();
+    let url = cluster.url();
+    for (workload, more) in [
+        ("list-append", &[][..]),
+        ("bank", &[]),
+        ("counter", &[]),
+        ("f1", &["--keys", "500"]),
+        ("tpcc", &["--small", "--warehouses", "1"]),
+        ("register", &["--keyspace", "flags"]),
+    ] {
+        let times = ["--clients", "4", "--seconds", "0.3", "--warm-up", "0", "--check", "--json"];
+        let run = [&["bench", workload, "--connect", &url], more, &times].concat();
+        for _ in 0..2 {
+            let output = serried(&run);
+            assert_eq!(code(&output), 0, "{workload}: {}{}", out(&output), err(&output));
+        }
     }
 }
 

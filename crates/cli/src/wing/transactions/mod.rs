@@ -120,6 +120,9 @@ impl Wing for Transactions {
     ) -> anyhow::Result<Option<Version>> {
         let marker = keyspace.put("\u{0}serried-bench", "").await?;
         let mut latest = marker.version;
+        if preparation.is_used {
+            workload.start_afresh(latest);
+        }
         if preparation.loads {
             let loaded = Cell::new(0);
             let tell = |count| {

@@ -1,0 +1,385 @@
+//! What every protocol of stored procedures has to pass in simulation: its guarantee under faults, liveness once they
+//! have healed, and determinism; and what shows that the suite would notice.
+//!
+//! Each test goes through some seeds. `SERRIED_SEEDS=2000 cargo test --release -p serried-protocols --test procedures`
+//! goes through more, and `SERRIED_FIRST_SEED=17 SERRIED_SEEDS=1` through a single one; `SERRIED_PROTOCOL=rococo` leaves
+//! out the other protocols. With `SERRIED_TRACE=text` it prints each message of which `text` is a part, and with
+//! `SERRIED_ALWAYS=1` all kinds of faults occur in every trial.
+
+mod support;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use serried_actor::{Protocol, Settings, Timestamp};
+use serried_history::{CallHistory, CallRecorder, CallVerdict, TransactionGuarantee, check_calls};
+use serried_model::{FamilyName, Geography, Guarantee};
+use serried_procedures::Procedures;
+use serried_protocols::rehearsal::{Forgetting, Rehearsal};
+use serried_protocols::{Visitor, promising, visit};
+use serried_session::CallOptions;
+use serried_sim::{Cluster, Configuration, Disk, Plan, Swarm};
+use serried_workload::{
+    CallClient, Measurement, ProcedureParameters, ProcedureWorkload, Window, audit_calls,
+    named_procedures,
+};
+use support::seeds;
+
+/// By then everything has to have finished.
+const LIMIT: Timestamp = Timestamp(120_000_000_000);
+
+/// What may go wrong.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Faults {
+    /// The network, pauses and skew.
+    Network,
+    /// Everything: replicas crash and lose disks, clients die, clocks jump.
+    All,
+}
+
+#[derive(Clone, Copy)]
+struct Trial {
+    seed: u64,
+    workload: &'static str,
+    faults: Faults,
+    /// How many replicas there are, if not now these, now those.
+    replicas: Option<usize>,
+}
+
+/// What is different from one trial to another, besides its faults. Each is one of few, so that all combinations occur.
+struct Choices {
+    /// Where the sites are. The nearer they are, the more happens in a second.
+    place: &'static str,
+    replicas: usize,
+    partitions: u16,
+    clients: usize,
+    keys: u64,
+    merged: bool,
+    /// Whether few keys are in memory.
+    evicts: bool,
+    recovers_soon: bool,
+    elects_soon: bool,
+    /// Whether clients give calls up early.
+    impatient: bool,
+    /// Whether outcomes are forgotten while the trial lasts.
+    forgets: bool,
+}
+
+impl Choices {
+    fn drawn(seed: u64, replicas: Option<usize>) -> Choices {
+        let random = &mut Pcg64Mcg::seed_from_u64(seed);
+        let mut below = |bound: usize| random.random_range(0..bound);
+        let (place, drawn) = (["lan", "reg", "con"][below(3)], [1, 3, 3, 3, 3, 5][below(6)]);
+        let replicas = replicas.unwrap_or(drawn);
+        Choices {
+            // A single replica is at the site of all clients.
+            place: if replicas == 1 { "lan" } else { place },
+            replicas,
+            partitions: [1, 2, 4, 4][below(4)],
+            clients: 3 + below(6),
+            keys: 2 + below(4) as u64,
+            merged: below(2) == 0,
+            evicts: below(4) == 1,
+            recovers_soon: below(6) == 5,
+            elects_soon: below(6) == 5,
+            impatient: below(4) == 0,
+            forgets: below(3) == 0,
+        }
+    }
+}
+
+struct Outcome {
+    history: CallHistory,
+    hash: u64,
+    committed: u64,
+    wrong: Option<String>,
+}
+
+impl Trial {
+    fn run<P: Protocol<Family = Procedures>>(&self) -> Outcome {
+        let choices = Choices::drawn(self.seed, self.replicas);
+        let faults_last = Duration::from_millis(match choices.place {
+            "lan" => 100,
+            "reg" => 1000,
+            _ => 4000,
+        });
+        let (configuration, plan) = self.configuration(&choices, faults_last);
+        let clients = configuration.clients;
+        let parameters = ProcedureParameters {
+            keys: Some(choices.keys),
+            theta: Some(0.5),
+            counters_per_call: Some(2),
+            merged: choices.merged,
+        };
+        let workload = named_procedures(self.workload, &parameters).unwrap();
+        let mut cluster = Cluster::<P>::new(configuration);
+        cluster.follow(&plan);
+        let window = Window::new(Timestamp(0), Duration::ZERO, faults_last * 2, Duration::ZERO);
+        let measurement = Arc::new(Measurement::new(window));
+        let recorder = Arc::new(CallRecorder::new());
+        // Some runs give calls up early, so that there are some whose outcome is unknown.
+        let deadline = Duration::from_millis(if choices.impatient { 700 } else { 60_000 });
+        for client in 0..clients {
+            let client_loop = CallClient {
+                procedures: cluster.keyspace(client).with_options(CallOptions { deadline }),
+                workload: workload.clone(),
+                measurement: measurement.clone(),
+                recorder: Some(recorder.clone()),
+                client: client as u64,
+                clients: clients as u64,
+                seed: self.seed,
+            };
+            cluster.spawn(client, client_loop.run());
+        }
+        support::trace(&mut cluster);
+        let stalled = cluster.run_until_done(LIMIT).map_err(|stalled| stalled.to_string());
+        let looked = stalled.and_then(|()| self.look(&mut cluster, &workload, &recorder));
+        let hash = cluster.event_hash();
+        drop(cluster);
+        drop(workload);
+        let history = Arc::into_inner(recorder).expect("all clients are done").into_history();
+        // A violation says more than what follows from it.
+        let wrong = judge(P::GUARANTEE, &history).err().or(looked.err());
+        Outcome { history, hash, committed: measurement.committed_so_far(), wrong }
+    }
+
+    fn configuration(&self, choices: &Choices, faults_last: Duration) -> (Configuration, Plan) {
+        let all = self.faults == Faults::All;
+        let disk = Disk {
+            append: Duration::from_micros(5),
+            flush: Duration::from_micros(200),
+            keep_records: true,
+        };
+        let lasts = faults_last.as_millis() as u64;
+        let settings = Settings {
+            resident_keys: if choices.evicts { 2 } else { 1000 },
+            // Some take over what others are still at.
+            recovery_after_ms: if choices.recovers_soon { (lasts / 10).max(2) } else { 1000 },
+            election_timeout_ms: if choices.elects_soon { (lasts / 10).max(2) } else { 200 },
+            outcomes_ms: if all && choices.forgets { lasts / 5 } else { 30_000 },
+            ..Settings::default()
+        };
+        let configuration = Configuration {
+            seed: self.seed,
+            replicas: choices.replicas,
+            partitions: choices.partitions,
+            clients: choices.clients,
+            geography: Geography::named(choices.place).unwrap(),
+            disk: if all { disk } else { Disk::MEMORY },
+            settings,
+            hash_contents: true,
+            ..Configuration::default()
+        };
+        let swarm = Swarm {
+            lasts: faults_last,
+            always: std::env::var_os("SERRIED_ALWAYS").is_some(),
+            crashes: all,
+            pauses: true,
+            lost_disks: all && configuration.replicas > 1,
+            absences: all,
+            blackouts: all,
+            deaths: all,
+            jumps: if all { faults_last } else { Duration::ZERO },
+            ..Swarm::default()
+        };
+        let plan = swarm.plan(&configuration);
+        (plan.apply_to(configuration), plan)
+    }
+
+    /// Looks at what the database holds when all faults are over: with each replica down in turn, if a majority is left,
+    /// and after a power cut.
+    fn look<P: Protocol<Family = Procedures>>(
+        &self,
+        cluster: &mut Cluster<P>,
+        workload: &Arc<dyn ProcedureWorkload>,
+        recorder: &Arc<CallRecorder>,
+    ) -> Result<(), String> {
+        let Configuration { replicas, disk, .. } = *cluster.configuration();
+        let one_by_one = (0..replicas).filter(|_| replicas > 2).map(|member| vec![member]);
+        for down in one_by_one.chain([Vec::new()]) {
+            if disk.keep_records {
+                wait_until_whole(cluster)?;
+                let all: Vec<usize> = (0..replicas).collect();
+                for member in if down.is_empty() { &all } else { &down } {
+                    cluster.crash(*member);
+                }
+                if down.is_empty() {
+                    all.iter().for_each(|member| cluster.restart(*member));
+                }
+            }
+            let looked = audit(cluster, workload, recorder);
+            looked.map_err(|wrong| format!("{wrong}, with {down:?} down"))?;
+            down.iter().for_each(|member| cluster.restart(*member));
+        }
+        Ok(())
+    }
+
+    /// The command that runs this trial alone.
+    fn replay<P: Protocol<Family = Procedures>>(&self) -> String {
+        format!(
+            "{} under {}; replay with SERRIED_FIRST_SEED={} SERRIED_SEEDS=1 cargo test -p serried-protocols --test procedures",
+            P::NAME,
+            self.workload,
+            self.seed
+        )
+    }
+}
+
+/// Waits until every replica has what it lacks.
+fn wait_until_whole<P: Protocol<Family = Procedures>>(
+    cluster: &mut Cluster<P>,
+) -> Result<(), String> {
+    let replicas = cluster.configuration().replicas;
+    let limit = cluster.now() + LIMIT.since(Timestamp(0));
+    while let Some(member) = (0..replicas).find(|member| !cluster.is_whole(*member)) {
+        let now = cluster.now();
+        if now >= limit {
+            return Err(format!("n{member} has not caught up at {now}"));
+        }
+        cluster.run_until(now + Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+/// Has a client read all lists, and inspect the database.
+fn audit<P: Protocol<Family = Procedures>>(
+    cluster: &mut Cluster<P>,
+    workload: &Arc<dyn ProcedureWorkload>,
+    recorder: &Arc<CallRecorder>,
+) -> Result<(), String> {
+    // Those who die are among the first half.
+    let clients = cluster.configuration().clients;
+    let (keyspace, found) = (cluster.keyspace(clients - 1), Arc::new(Mutex::new(None)));
+    let (workload, recorder, inspected) = (workload.clone(), recorder.clone(), found.clone());
+    cluster.spawn(clients - 1, async move {
+        let audited = audit_calls(&keyspace, &*workload, &recorder, clients as u64).await;
+        let looked = match audited {
+            Ok(()) => workload.inspect(&keyspace).await.map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        *inspected.lock().unwrap() = Some(looked);
+    });
+    let limit = cluster.now() + LIMIT.since(Timestamp(0));
+    cluster.run_until_done(limit).map_err(|stalled| stalled.to_string())?;
+    let found = found.lock().unwrap().take();
+    found.expect("the inspection is done").map(drop)
+}
+
+fn judge(guarantee: Guarantee, history: &CallHistory) -> Result<(), String> {
+    let guarantee = match guarantee {
+        Guarantee::Serializable => TransactionGuarantee::Serializable,
+        _ => TransactionGuarantee::StrictlySerializable,
+    };
+    match check_calls(history, guarantee) {
+        CallVerdict::Holds(_) => Ok(()),
+        CallVerdict::Violation(violation) => Err(violation.to_string()),
+        CallVerdict::Unknown { reason } => Err(format!("the checker gave up: {reason}")),
+    }
+}
+
+/// Runs trials of one protocol.
+struct Trials {
+    workload: &'static str,
+    faults: Faults,
+    replicas: Option<usize>,
+}
+
+impl Visitor<Procedures> for Trials {
+    type Output = ();
+
+    fn visit<P: Protocol<Family = Procedures>>(self) {
+        let Trials { workload, faults, replicas } = self;
+        let mut committed = 0;
+        for seed in seeds(40) {
+            let trial = Trial { seed, workload, faults, replicas };
+            let outcome = trial.run::<P>();
+            if let Some(wrong) = outcome.wrong {
+                panic!("{wrong}\n{}", trial.replay::<P>());
+            }
+            committed += outcome.committed;
+        }
+        let runs = seeds(40).count() as u64;
+        println!("{}, {workload}: {committed} calls in {runs} runs", P::NAME);
+        assert!(committed > 10 * runs, "{}: {committed} calls in {runs} runs", P::NAME);
+    }
+}
+
+fn try_all(workload: &'static str, faults: Faults) {
+    let only = std::env::var("SERRIED_PROTOCOL").ok();
+    let is_wanted = |name: &str| only.as_ref().is_none_or(|only| only == name);
+    for protocol in promising(FamilyName::Procedures).filter(|known| is_wanted(known.name)) {
+        visit(protocol.name, Trials { workload, faults, replicas: None }).unwrap();
+    }
+}
+
+#[test]
+fn lists_keep_their_guarantee_and_everything_finishes_under_network_faults_and_pauses() {
+    try_all("list-append-calls", Faults::Network);
+}
+
+#[test]
+fn lists_keep_their_guarantee_and_everything_finishes_whatever_goes_wrong() {
+    try_all("list-append-calls", Faults::All);
+}
+
+#[test]
+fn no_increment_is_lost_or_counted_twice_whatever_goes_wrong() {
+    try_all("counter-calls", Faults::All);
+}
+
+#[test]
+fn the_banks_total_is_conserved_and_no_account_is_overdrawn_under_network_faults_and_pauses() {
+    try_all("bank-calls", Faults::Network);
+}
+
+#[test]
+fn the_banks_total_is_conserved_and_no_account_is_overdrawn_whatever_goes_wrong() {
+    try_all("bank-calls", Faults::All);
+}
+
+/// The suite itself, with the simplest protocol that there is.
+#[test]
+fn procedures_on_one_replica_pass() {
+    for workload in ["list-append-calls", "counter-calls", "bank-calls"] {
+        Trials { workload, faults: Faults::Network, replicas: Some(1) }.visit::<Rehearsal>();
+        Trials { workload, faults: Faults::All, replicas: Some(1) }.visit::<Rehearsal>();
+    }
+}
+
+#[test]
+fn a_replica_that_forgets_writes_is_caught() {
+    for workload in ["list-append-calls", "counter-calls", "bank-calls"] {
+        let wrong = |seed| {
+            let faults = Faults::Network;
+            Trial { seed, workload, faults, replicas: Some(1) }.run::<Forgetting>().wrong
+        };
+        let caught = (0..20).find_map(wrong);
+        // A transfer that is forgotten as a whole leaves the total as it is.
+        assert_eq!(caught.is_some(), workload != "bank-calls", "{workload}: {caught:?}");
+    }
+}
+
+struct Twice;
+
+impl Visitor<Procedures> for Twice {
+    type Output = ();
+
+    fn visit<P: Protocol<Family = Procedures>>(self) {
+        for seed in 0..4 {
+            let (workload, faults) = ("list-append-calls", Faults::All);
+            let trial = Trial { seed, workload, faults, replicas: None };
+            let (first, second) = (trial.run::<P>(), trial.run::<P>());
+            assert_eq!(first.hash, second.hash, "{}", trial.replay::<P>());
+            assert_eq!(first.history, second.history);
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_events() {
+    for protocol in promising(FamilyName::Procedures) {
+        visit(protocol.name, Twice).unwrap();
+    }
+}
