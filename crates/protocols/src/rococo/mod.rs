@@ -99,7 +99,7 @@ impl Protocol for Rococo {
     const SUMMARY: &'static str = "stored procedures in pieces, reordered instead of aborted";
     const GUARANTEE: Guarantee = Guarantee::StrictSerializable;
     type Family = Procedures;
-    const OFFERS: Offers = Offers {};
+    const OFFERS: Offers = Offers { merged: false };
     const HAS_LEADERS: bool = true;
     type Message = Message;
     type Coordinator = Coordinator;
