@@ -13,7 +13,7 @@ use serried_procedures::{
 };
 
 use super::OF_SETS;
-use super::message::{self, CallOf, Inquired, Message, NotStarted, Reply, Request};
+use super::message::{self, CallOf, Found, Inquired, Message, NotStarted, Reply, Request};
 use super::reading::Reading;
 use super::registered::Registered;
 use super::run::{Requests, Run, Step};
@@ -414,53 +414,32 @@ impl Coordinator {
     fn on_reply(&mut self, from: NodeId, reply: Reply, cx: &mut Cx<'_>) {
         let at = from.partition();
         self.leaders.insert(at, from);
-        let (version, step): (Version, fn(&mut Run, u16, Reply, &Group) -> Step) = match &reply {
-            Reply::Started(started) => (started.txn, |run, at, reply, group| match reply {
-                Reply::Started(started) => run.on_started(at, started, group),
-                _ => Step::Send(Vec::new()),
-            }),
-            Reply::NotStarted { txn, .. } => (*txn, |run, at, reply, _| match reply {
-                Reply::NotStarted { why, .. } => run.on_not_started(at, why),
-                _ => Step::Send(Vec::new()),
-            }),
-            Reply::Executed { txn, .. } => (*txn, |run, at, reply, _| match reply {
-                Reply::Executed { outputs, .. } => run.on_executed(at, outputs),
-                _ => Step::Send(Vec::new()),
-            }),
-            Reply::Read { .. } => return self.on_read(reply, cx),
-            Reply::Set { .. } => {
-                if let Reply::Set { version, set } = reply {
-                    self.on_set(at, version, set, cx);
-                }
-                return;
+        match reply {
+            Reply::Started(_) | Reply::NotStarted { .. } | Reply::Executed { .. } => {
+                self.on_run(at, reply, cx);
             }
-            Reply::Known { .. } => {
-                if let Reply::Known { txn, known } = reply {
-                    self.on_known(at, txn, known, cx);
-                }
-                return;
-            }
-            Reply::Registered { .. } => {
-                if let Reply::Registered { number, end } = reply {
-                    self.on_registered(TxnId(number), end, cx);
-                }
-                return;
-            }
+            Reply::Read { number, found } => self.on_read(number, found, cx),
+            Reply::Set { version, set } => self.on_set(at, version, set, cx),
+            Reply::Known { txn, known } => self.on_known(at, txn, known, cx),
+            Reply::Registered { number, end } => self.on_registered(TxnId(number), end, cx),
             // Only servers ask for these.
-            Reply::Status { .. } | Reply::Drained { .. } | Reply::Installed { .. } => return,
-        };
-        let Some(txn) = self.by_version.get(&version).copied() else { return };
+            Reply::Status { .. } | Reply::Drained { .. } | Reply::Installed { .. } => {}
+        }
+    }
+
+    fn on_run(&mut self, at: u16, reply: Reply, cx: &mut Cx<'_>) {
+        let txn = reply.call().and_then(|version| self.by_version.get(&version)).copied();
+        let Some(txn) = txn else { return };
         if let Some(Running { phase: Phase::Calls { run, .. }, repeated }) =
             self.requests.get_mut(&txn)
         {
             *repeated = 0;
-            let step = step(run, at, reply, &self.group);
+            let step = run.on_reply(at, reply, &self.group);
             self.take(txn, step, cx);
         }
     }
 
-    fn on_read(&mut self, reply: Reply, cx: &mut Cx<'_>) {
-        let Reply::Read { number, found } = reply else { return };
+    fn on_read(&mut self, number: u64, found: Result<Vec<Found>, NotStarted>, cx: &mut Cx<'_>) {
         let Some(txn) = self.by_read.remove(&number) else { return };
         let Some(Running { phase: Phase::Reads { reading, .. }, repeated }) =
             self.requests.get_mut(&txn)

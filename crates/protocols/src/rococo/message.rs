@@ -245,6 +245,17 @@ pub enum Reply {
     },
 }
 
+impl Reply {
+    /// The call that the reply is about, if it is an answer to its coordinator.
+    pub(super) fn call(&self) -> Option<Version> {
+        match self {
+            Reply::Started(started) => Some(started.txn),
+            Reply::NotStarted { txn, .. } | Reply::Executed { txn, .. } => Some(*txn),
+            _ => None,
+        }
+    }
+}
+
 /// What comes of a registration.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Registered {

@@ -129,10 +129,10 @@ impl Leader {
     pub(super) fn on_set_reply(&mut self, from: NodeId, reply: &Reply, common: &Common) {
         let at = from.partition();
         match reply {
-            Reply::Drained { version } => {
-                if self.next_set(common).is_some_and(|(next, _)| next == *version) {
-                    self.sets.drained.insert(at);
-                }
+            Reply::Drained { version }
+                if self.next_set(common).is_some_and(|(next, _)| next == *version) =>
+            {
+                self.sets.drained.insert(at);
             }
             Reply::Installed { version: installed } if *installed >= version(common) => {
                 self.sets.installed.insert(at);
