@@ -12,3 +12,13 @@ mod mistake;
 pub use file::compile;
 pub use graph::{Cycle, Graph, Merge, Step, Vertex, check, check_and_merge, draw};
 pub use mistake::Mistake;
+
+/// The procedure files of TPC-C, scaled inside a warehouse (002 §5.4).
+pub mod tpcc {
+    /// Its tables, and its five transactions.
+    pub const TRANSACTIONS: &str = include_str!("../procedures/tpcc.toml");
+    /// Procedures that load the tables. They are a set of their own together with the tables: see the file.
+    pub const LOADS: &str = include_str!("../procedures/tpcc-load.toml");
+    /// Read-only procedures for checking the tables.
+    pub const LOOKS: &str = include_str!("../procedures/tpcc-look.toml");
+}

@@ -1,8 +1,7 @@
 //! TPC-C.
 
+use serried_chop::tpcc::{LOADS, LOOKS, TRANSACTIONS as TPCC};
 use serried_chop::{Graph, check, compile, draw};
-
-const TPCC: &str = include_str!("../procedures/tpcc.toml");
 
 #[test]
 fn tpcc_compiles() {
@@ -25,4 +24,25 @@ fn tpcc_needs_no_merged_pieces() {
     );
     // Of each instance: 2 pieces once and 4 twice, 5 once, and 1 twice.
     assert_eq!(draw(&Graph::new(&set)).matches("<circle").count(), 2 * (10 + 5 + 2));
+}
+
+#[test]
+fn procedures_that_look_change_nothing_for_the_others() {
+    let (mut set, mut looks) = (compile(TPCC).unwrap(), compile(&[TPCC, LOOKS].concat()).unwrap());
+    check(&mut set).unwrap();
+    check(&mut looks).unwrap();
+    assert!(looks.procedures[5..].iter().all(|procedure| procedure.is_read_only()));
+    looks.procedures.truncate(5);
+    assert_eq!(looks, set);
+}
+
+/// Together with the transactions, some would be refused.
+#[test]
+fn procedures_that_load_are_deferred_in_a_set_of_their_own() {
+    let mut set = compile(&[TPCC, LOADS].concat()).unwrap();
+    assert!(check(&mut set.clone()).is_err());
+    set.procedures.retain(|procedure| procedure.name.starts_with("load_"));
+    check(&mut set).unwrap();
+    let pieces = set.procedures.iter().flat_map(|procedure| &procedure.pieces);
+    assert!(pieces.clone().count() > 5 && pieces.clone().all(|piece| !piece.immediate));
 }

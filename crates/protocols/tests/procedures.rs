@@ -23,7 +23,7 @@ use serried_session::CallOptions;
 use serried_sim::{Cluster, Configuration, Disk, Plan, Swarm};
 use serried_workload::{
     CallClient, Measurement, ProcedureParameters, ProcedureWorkload, Window, audit_calls,
-    named_procedures,
+    make_ready, named_procedures,
 };
 use support::seeds;
 
@@ -111,6 +111,8 @@ impl Trial {
             keys: Some(choices.keys),
             theta: Some(0.5),
             counters_per_call: Some(2),
+            warehouses: Some(1),
+            small: true,
             merged: choices.merged && P::OFFERS.merged,
         };
         let workload = named_procedures(self.workload, &parameters).unwrap();
@@ -254,12 +256,14 @@ fn audit<P: Protocol<Family = Procedures>>(
     let (keyspace, found) = (cluster.keyspace(clients - 1), Arc::new(Mutex::new(None)));
     let (workload, recorder, inspected) = (workload.clone(), recorder.clone(), found.clone());
     cluster.spawn(clients - 1, async move {
-        let audited = audit_calls(&keyspace, &*workload, &recorder, clients as u64).await;
-        let looked = match audited {
-            Ok(()) => workload.inspect(&keyspace).await.map_err(|error| error.to_string()),
-            Err(error) => Err(error.to_string()),
+        let look = async {
+            // Perhaps no client has come as far.
+            make_ready(&keyspace, &*workload).await.map_err(|error| error.to_string())?;
+            let audited = audit_calls(&keyspace, &*workload, &recorder, clients as u64).await;
+            audited.map_err(|error| error.to_string())?;
+            workload.inspect(&keyspace).await.map_err(|error| error.to_string())
         };
-        *inspected.lock().unwrap() = Some(looked);
+        *inspected.lock().unwrap() = Some(look.await);
     });
     let limit = cluster.now() + LIMIT.since(Timestamp(0));
     cluster.run_until_done(limit).map_err(|stalled| stalled.to_string())?;
@@ -343,10 +347,20 @@ fn the_banks_total_is_conserved_and_no_account_is_overdrawn_whatever_goes_wrong(
     try_all("bank-calls", Faults::All);
 }
 
+#[test]
+fn tpcc_stays_consistent_under_network_faults_and_pauses() {
+    try_all("tpcc-calls", Faults::Network);
+}
+
+#[test]
+fn tpcc_stays_consistent_whatever_goes_wrong() {
+    try_all("tpcc-calls", Faults::All);
+}
+
 /// The suite itself, with the simplest protocol that there is.
 #[test]
 fn procedures_on_one_replica_pass() {
-    for workload in ["list-append-calls", "counter-calls", "bank-calls"] {
+    for workload in ["list-append-calls", "counter-calls", "bank-calls", "tpcc-calls"] {
         Trials { workload, faults: Faults::Network, replicas: Some(1) }.visit::<Rehearsal>();
         Trials { workload, faults: Faults::All, replicas: Some(1) }.visit::<Rehearsal>();
     }
@@ -354,7 +368,7 @@ fn procedures_on_one_replica_pass() {
 
 #[test]
 fn a_replica_that_forgets_writes_is_caught() {
-    for workload in ["list-append-calls", "counter-calls", "bank-calls"] {
+    for workload in ["list-append-calls", "counter-calls", "bank-calls", "tpcc-calls"] {
         let wrong = |seed| {
             let faults = Faults::Network;
             Trial { seed, workload, faults, replicas: Some(1) }.run::<Forgetting>().wrong

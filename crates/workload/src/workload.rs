@@ -10,7 +10,7 @@ use serried_history::{History, MicroOperation};
 use serried_model::{FamilyName, Key, Value, Version, Write};
 use serried_session::{Abort, Footprint, Transaction, TransactionKeyspace};
 
-use crate::tpcc::{self, Scale, Tpcc};
+use crate::tpcc::{self, Scale, Tpcc, TpccCalls};
 use crate::{
     Bank, BankCalls, Counter, CounterCalls, F1, Inspection, ListAppend, ListCalls,
     ProcedureParameters, ProcedureWorkload, RegisterMix, RegisterParameters, RegisterWorkload,
@@ -287,6 +287,11 @@ const WORKLOADS: &[WorkloadInfo] = &[
         name: "list-append-calls",
         summary: "procedures: appends to and reads of lists, whose histories can be checked",
         make: Make::Procedures(|parameters| Ok(Arc::new(ListCalls::new(parameters)))),
+    },
+    WorkloadInfo {
+        name: "tpcc-calls",
+        summary: "procedures: TPC-C scaled inside a warehouse (002 §5.4)",
+        make: Make::Procedures(|parameters| Ok(Arc::new(TpccCalls::new(parameters)?))),
     },
 ];
 

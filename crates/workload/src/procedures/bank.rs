@@ -78,7 +78,12 @@ impl BankCalls {
         }
         let total = Tally::default();
         total.set_before(accounts as i64 * INITIAL);
-        Ok(BankCalls { set: compile(PROCEDURES), accounts, total, broken: Mutex::default() })
+        Ok(BankCalls {
+            set: compile(PROCEDURES, |_| true),
+            accounts,
+            total,
+            broken: Mutex::default(),
+        })
     }
 
     fn audit(&self) -> PlannedCall {

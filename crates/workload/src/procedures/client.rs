@@ -12,7 +12,7 @@ use super::{NotReady, PlannedCall, ProcedureWorkload, make_ready};
 use crate::closed_loop::generator;
 use crate::{Failure, Measurement, Part};
 
-/// How long to wait until the other clients have loaded their shares.
+/// How long to wait before loading is tried again.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// One client in a closed loop. It first sees to it that the workload's procedures are registered, and loads its share of
@@ -66,8 +66,7 @@ impl CallClient {
 
     /// Prepares the database, together with the other clients. Returns whether there is time left.
     async fn begin(&self) -> bool {
-        let mut loaded = self.client;
-        while let Err(error) = self.load(&mut loaded).await {
+        while let Err(error) = self.load().await {
             let begun = self.procedures.now();
             let part = Part { kind: "load", ended: begun, result: Err(error) };
             self.measurement.enter_request(begun, &[part]);
@@ -76,27 +75,27 @@ impl CallClient {
             }
             self.procedures.sleep_until(begun + PAUSE).await;
         }
-        while self.workload.loading().is_some_and(|loading| !loading.is_done()) {
-            let now = self.procedures.now();
-            if now >= self.measurement.window().stop {
-                return false;
-            }
-            self.procedures.sleep_until(now + PAUSE).await;
-        }
-        true
+        self.procedures.now() < self.measurement.window().stop
     }
 
-    /// Loads the share of this client, from the call `next` on.
-    async fn load(&self, next: &mut u64) -> Result<(), LoadError> {
+    /// Loads what is missing, its own share first. What another client loads at the same time may be loaded twice, so that
+    /// nobody has to wait for a client that has died.
+    async fn load(&self) -> Result<(), LoadError> {
         make_ready(&self.procedures, &*self.workload).await?;
         let Some(loading) = self.workload.loading() else { return Ok(()) };
-        while *next < loading.calls() && !loading.is_done() {
-            let PlannedCall { procedure, inputs, .. } = self.workload.load(*next);
-            self.procedures.call(procedure, inputs).await.map_err(NotReady::from)?;
-            loading.advance();
-            *next += self.clients;
+        let first = self.client * loading.calls() / self.clients;
+        let mut next = first;
+        while let Some(i) = loading.missing(next) {
+            let PlannedCall { procedure, inputs, .. } = self.workload.load(i);
+            match self.procedures.call(procedure, inputs).await {
+                Ok(_) => loading.enter(i),
+                // Others have loaded it, and have registered the workload's own procedures.
+                Err(_) if loading.is_done() => break,
+                Err(error) => return Err(NotReady::from(error).into()),
+            }
+            next = i + 1;
         }
-        Ok(())
+        Ok(make_ready(&self.procedures, &*self.workload).await?)
     }
 }
 

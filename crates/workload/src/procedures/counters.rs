@@ -70,7 +70,7 @@ impl CounterCalls {
         let theta = parameters.theta.unwrap_or(0.9).max(0.0);
         let popularity = Zipf::new(counters as f64, theta);
         Ok(CounterCalls {
-            set: compile(PROCEDURES),
+            set: compile(PROCEDURES, |_| true),
             counters,
             per_call,
             popularity: popularity.expect("a positive number of keys and an exponent from 0 on"),

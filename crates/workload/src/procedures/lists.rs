@@ -147,7 +147,7 @@ impl ListCalls {
         };
         let unused = || (0..keys).map(|_| AtomicU64::new(0)).collect();
         ListCalls {
-            set: compile(text),
+            set: compile(text, |_| true),
             keys,
             merged: parameters.merged,
             popularity: popularity.expect("a positive number of keys and an exponent from 0 on"),

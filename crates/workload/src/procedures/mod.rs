@@ -7,12 +7,12 @@ mod lists;
 mod ready;
 mod tally;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use core::future::Future;
 use core::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 
 use rand_pcg::Pcg64Mcg;
 use serde::Serialize;
@@ -30,14 +30,21 @@ pub use ready::{NotReady, make_ready};
 /// The progress of loading. All clients of a run share it.
 #[derive(Debug)]
 pub struct Loading {
+    set: Arc<ProcedureSet>,
     calls: u64,
-    done: AtomicU64,
+    /// The calls that are missing.
+    missing: Mutex<BTreeSet<u64>>,
 }
 
 impl Loading {
-    /// So many calls have to be made.
-    pub fn new(calls: u64) -> Loading {
-        Loading { calls, done: AtomicU64::new(0) }
+    /// So many calls have to be made of procedures of this set, which is registered before the workload's own.
+    pub fn new(set: Arc<ProcedureSet>, calls: u64) -> Loading {
+        Loading { set, calls, missing: Mutex::new((0..calls).collect()) }
+    }
+
+    /// The set with the procedures that load.
+    pub fn set(&self) -> &Arc<ProcedureSet> {
+        &self.set
     }
 
     /// How many calls there are.
@@ -45,19 +52,25 @@ impl Loading {
         self.calls
     }
 
-    /// Another call has ended.
-    pub fn advance(&self) {
-        self.done.fetch_add(1, Ordering::Relaxed);
+    /// The first call from `from` on that is missing, or the first of all.
+    pub fn missing(&self, from: u64) -> Option<u64> {
+        let missing = self.missing.lock().expect("nobody panics while loading");
+        missing.range(from..).next().or(missing.first()).copied()
+    }
+
+    /// This call has ended.
+    pub fn enter(&self, call: u64) {
+        self.missing.lock().expect("nobody panics while loading").remove(&call);
     }
 
     /// Everything is there.
     pub fn finish(&self) {
-        self.done.store(self.calls, Ordering::Relaxed);
+        self.missing.lock().expect("nobody panics while loading").clear();
     }
 
     /// Whether everything is there.
     pub fn is_done(&self) -> bool {
-        self.done.load(Ordering::Relaxed) >= self.calls
+        self.missing(0).is_none()
     }
 }
 
@@ -153,19 +166,25 @@ pub struct ProcedureParameters {
     pub theta: Option<f64>,
     /// How many counters a call of `counter-calls` increments; 10 if `None`.
     pub counters_per_call: Option<u64>,
+    /// How many warehouses there are, from 1 to 65535; 1 if `None`. For `tpcc-calls`.
+    pub warehouses: Option<u64>,
+    /// Whether the warehouses of `tpcc-calls` are as small as possible.
+    pub small: bool,
     /// Whether `list-append-calls` also has calls with two immediate pieces that are merged into one.
     pub merged: bool,
 }
 
-/// Compiles a procedure file of a workload and checks it, and merges pieces where that is needed.
-fn compile(text: &str) -> Arc<ProcedureSet> {
+/// Compiles a procedure file of a workload, keeps the procedures that are wanted, checks them, and merges pieces where that
+/// is needed.
+pub(crate) fn compile(text: &str, wanted: impl Fn(&str) -> bool) -> Arc<ProcedureSet> {
     let mut set = serried_chop::compile(text).unwrap_or_else(|mistake| panic!("{mistake}"));
+    set.procedures.retain(|procedure| wanted(&procedure.name));
     serried_chop::check_and_merge(&mut set);
     Arc::new(set)
 }
 
 /// A result that is an integer.
-fn integer(results: &Results, name: &str) -> Result<i64, String> {
+pub(crate) fn integer(results: &Results, name: &str) -> Result<i64, String> {
     match results.get(name) {
         Some(Datum::Int(integer)) => Ok(*integer),
         other => Err(format!("`{name}` is no integer: {other:?}")),
@@ -173,7 +192,7 @@ fn integer(results: &Results, name: &str) -> Result<i64, String> {
 }
 
 /// A result that is a list.
-fn list<'r>(results: &'r Results, name: &str) -> Result<&'r [Datum], String> {
+pub(crate) fn list<'r>(results: &'r Results, name: &str) -> Result<&'r [Datum], String> {
     match results.get(name) {
         Some(Datum::List(elements)) => Ok(elements),
         other => Err(format!("`{name}` is no list: {other:?}")),
@@ -181,6 +200,6 @@ fn list<'r>(results: &'r Results, name: &str) -> Result<&'r [Datum], String> {
 }
 
 /// A list of numbers as an input.
-fn numbers(numbers: impl IntoIterator<Item = u64>) -> Datum {
+pub(crate) fn numbers(numbers: impl IntoIterator<Item = u64>) -> Datum {
     Datum::list(numbers.into_iter().map(|number| Datum::Int(number as i64)))
 }

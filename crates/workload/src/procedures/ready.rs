@@ -25,7 +25,8 @@ pub enum NotReady {
     },
 }
 
-/// Registers the workload's procedures, unless they are registered. Several clients may do this at the same time.
+/// Registers the workload's procedures, unless they are registered; while something has still to be loaded, those that load
+/// it. Several clients may do this at the same time.
 ///
 /// # Errors
 /// If the keyspace has other procedures, or does not answer.
@@ -35,10 +36,19 @@ pub async fn make_ready(
 ) -> Result<(), NotReady> {
     loop {
         let registered = keyspace.procedures().await?;
-        if registered.version > 0 {
-            if registered.set == *workload.set() {
-                return Ok(());
-            }
+        let loading = workload.loading();
+        if registered.set == *workload.set() {
+            // What had to be loaded is there.
+            loading.inspect(|loading| loading.finish());
+            return Ok(());
+        }
+        let loads = loading.is_some_and(|loading| registered.set == *loading.set());
+        let wanted = match loading.filter(|loading| !loading.is_done()) {
+            Some(_) if loads => return Ok(()),
+            Some(loading) => loading.set(),
+            None => workload.set(),
+        };
+        if registered.version > 0 && !loads {
             let names = registered.set.procedures.iter().map(|procedure| procedure.name.as_str());
             return Err(NotReady::Others {
                 version: registered.version,
@@ -46,7 +56,7 @@ pub async fn make_ready(
                 procedures: names.collect::<Vec<_>>().join(", "),
             });
         }
-        match keyspace.register_in_place_of(0, workload.set().clone()).await {
+        match keyspace.register_in_place_of(registered.version, wanted.clone()).await {
             // Another client's registration may be under way. Listing waits for nothing, so this does.
             Ok(_) | Err(CallError::Superseded { .. }) => {
                 keyspace.sleep_until(keyspace.now() + PAUSE).await;

@@ -22,10 +22,10 @@ use crate::{InspectionError, Measurement, Report, Window};
 const CLIENTS: usize = 4;
 
 /// What a run left behind: its report, its history, and the workload's inspection.
-type Left = (Report, CallHistory, Result<Option<String>, InspectionError>);
+pub(crate) type Left = (Report, CallHistory, Result<Option<String>, InspectionError>);
 
 /// Runs a workload for two seconds, with messages that are lost, repeated and reordered.
-fn run<P: Protocol<Family = Procedures>>(workload: Arc<dyn ProcedureWorkload>) -> Left {
+pub(crate) fn run<P: Protocol<Family = Procedures>>(workload: Arc<dyn ProcedureWorkload>) -> Left {
     let mut cluster = Cluster::<P>::new(Configuration {
         seed: 7,
         clients: CLIENTS,

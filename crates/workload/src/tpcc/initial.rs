@@ -19,7 +19,7 @@ use super::row::{
 /// The date of everything before a run.
 const DATE: u64 = 0;
 /// What each customer has paid before a run, in cents.
-const PAID: i64 = 1_000;
+pub(super) const PAID: i64 = 1_000;
 
 /// The database before a run.
 #[derive(Debug)]
@@ -42,26 +42,26 @@ impl Initial {
     }
 
     /// How many lines an order of the initial database has.
-    fn lines(&self, order: u32) -> u8 {
+    pub(super) fn lines(&self, order: u32) -> u8 {
         (self.lines_before[order as usize] - self.lines_before[order as usize - 1]) as u8
     }
 
     /// A unique number of the district.
-    fn name_of_district(row: RowKey) -> u64 {
+    pub(super) fn name_of_district(row: RowKey) -> u64 {
         u64::from(row.warehouse_number()) << 4 | u64::from(row.district_number())
     }
 
     /// The customer of an order. Each customer has one order.
-    fn customer_of(&self, row: RowKey, order: u32) -> u32 {
+    pub(super) fn customer_of(&self, row: RowKey, order: u32) -> u32 {
         self.customers.apply(Self::name_of_district(row), order - 1) + 1
     }
 
-    fn order_of(&self, row: RowKey, customer: u32) -> u32 {
+    pub(super) fn order_of(&self, row: RowKey, customer: u32) -> u32 {
         self.customers.invert(Self::name_of_district(row), customer - 1) + 1
     }
 
     /// The number of a customer's last name: the first customers have one each, in order.
-    fn last_name(&self, district: u64, customer: u32) -> u32 {
+    pub(super) fn last_name(&self, district: u64, customer: u32) -> u32 {
         if customer <= self.scale.names() {
             return customer - 1;
         }
@@ -69,7 +69,7 @@ impl Initial {
         draw::loaded_name(bits, self.scale.names())
     }
 
-    fn first_name(warehouse: u16, district: u8, customer: u32) -> String {
+    pub(super) fn first_name(warehouse: u16, district: u8, customer: u32) -> String {
         let row = RowKey::customer(warehouse, district, customer);
         text(&mut Pcg64Mcg::seed_from_u64(!row.0), 8, 16)
     }

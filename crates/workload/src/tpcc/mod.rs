@@ -15,6 +15,7 @@
 //!
 //! **Reads** that do not depend on each other go out together: New-Order reads in one round trip.
 
+mod calls;
 mod conditions;
 mod delivery;
 mod draw;
@@ -45,6 +46,7 @@ use initial::Initial;
 use key::RowKey;
 use request::Terminal;
 
+pub use calls::TpccCalls;
 pub use request::{Delivery, NewOrder, OrderStatus, Payment, Request, StockLevel};
 pub use scale::Scale;
 

@@ -17,6 +17,7 @@ use serried_workload::{
     CallClient, ProcedureParameters, ProcedureWorkload, audit_calls, make_ready,
 };
 
+use super::transactions::TransactionArguments;
 use super::{CheckArguments, Preparation, Wing};
 use crate::Ended;
 use crate::arguments::{LoadArguments, WorkloadArguments};
@@ -64,8 +65,10 @@ impl Wing for Procedures {
 
     fn workload(arguments: &WorkloadArguments) -> anyhow::Result<Arc<dyn ProcedureWorkload>> {
         let ProcedureArguments { counters_per_call, merged } = arguments.of_family.procedures;
+        let TransactionArguments { warehouses, small, .. } = arguments.of_family.transactions;
         let (keys, theta) = (arguments.keys, arguments.theta);
-        let parameters = ProcedureParameters { keys, theta, counters_per_call, merged };
+        let parameters =
+            ProcedureParameters { keys, theta, counters_per_call, warehouses, small, merged };
         Ok(serried_workload::named_procedures(&arguments.workload, &parameters)?)
     }
 
@@ -84,14 +87,19 @@ impl Wing for Procedures {
         preparation: Preparation<'_>,
     ) -> anyhow::Result<Option<Version>> {
         let Preparation { loads, is_used, progress, .. } = preparation;
-        make_ready(keyspace, workload).await?;
+        let was_used = is_used && keyspace.procedures().await?.version > 0;
         if let Some(loading) = workload.loading() {
             if loads {
+                make_ready(keyspace, workload).await?;
+            }
+            // It is done if the workload's own procedures are registered.
+            if loads && !loading.is_done() {
                 load(keyspace, workload, loading.calls(), progress).await?;
             }
             loading.finish();
         }
-        if is_used {
+        make_ready(keyspace, workload).await?;
+        if was_used {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             workload.begin_at(now.as_micros() as u64);
             workload.look(keyspace).await?;

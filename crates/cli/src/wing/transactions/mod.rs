@@ -39,13 +39,13 @@ pub(crate) struct TransactionArguments {
     /// not depend on what was read
     #[arg(long)]
     dependent: bool,
-    /// For tpcc: how many warehouses there are, from 1 to 65535; each has about 540,000 keys and 70 MB of data
-    /// [default: 100]
+    /// For tpcc and tpcc-calls: how many warehouses there are, from 1 to 65535; each of tpcc has about 540,000 keys
+    /// and 70 MB of data, and each of tpcc-calls about 12,000 rows [default: 100 for tpcc, 1 for tpcc-calls]
     #[arg(long)]
-    warehouses: Option<u64>,
-    /// For tpcc: warehouses of about 400 keys with the same transactions, for a quick check
+    pub(super) warehouses: Option<u64>,
+    /// For tpcc and tpcc-calls: warehouses of about 400 keys with the same transactions, for a quick check
     #[arg(long)]
-    small: bool,
+    pub(super) small: bool,
 }
 
 impl Wing for Transactions {
