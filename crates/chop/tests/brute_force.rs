@@ -40,6 +40,7 @@ fn piece(at: usize, rng: &mut Pcg64Mcg) -> Piece {
         name: format!("p{at}"),
         multiplicity: if rng.random_bool(0.2) { lists } else { Multiplicity::Once },
         arguments: Vec::new(),
+        argument_types: Vec::new(),
         body: Body {
             rows: vec![row],
             writes: writes.then_some(write).into_iter().collect(),

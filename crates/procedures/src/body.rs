@@ -117,9 +117,8 @@ impl Body {
 
     /// Executes the body on the rows of a server and returns its outputs. `arguments` are what the coordinator passes.
     ///
-    /// # Panics
-    /// If `arguments` are not those for which the body was compiled; a server checks the arguments of a request when it
-    /// arrives.
+    /// # Errors
+    /// If a check does not hold, or an expression fails. Nothing was written then.
     pub fn execute(
         &self,
         tables: &[Table],
@@ -128,8 +127,9 @@ impl Body {
     ) -> Result<Vec<Datum>, Refused> {
         let mut frame = self.frame(arguments);
         let mut used = self.read_rows(tables, &mut frame, store)?;
-        for (Slot(slot), code) in &self.named {
-            frame[usize::from(*slot)] = code.evaluate(&mut frame)?;
+        for (slot, code) in &self.named {
+            let datum = code.evaluate(&mut frame)?;
+            slot.set(&mut frame, datum)?;
         }
         for check in &self.checks {
             if !check.that.bool(&mut frame)? {
@@ -163,18 +163,22 @@ impl Body {
         let mut used = Vec::with_capacity(self.rows.len());
         for RowAccess { table, key, reads, exists, .. } in &self.rows {
             let key = evaluate_all(key, frame)?;
+            if !key.iter().all(Datum::is_scalar) {
+                return Err(Failure::NotCompiled);
+            }
             let is_read = !reads.is_empty() || exists.is_some();
-            let row = is_read.then(|| {
+            let mut row = None;
+            if is_read {
                 let found = store.read(*table, &key);
-                if let Some(Slot(slot)) = exists {
-                    frame[usize::from(*slot)] = Datum::Bool(found.is_some());
+                if let Some(slot) = exists {
+                    slot.set(frame, Datum::Bool(found.is_some()))?;
                 }
-                let row = found.unwrap_or_else(|| tables[usize::from(*table)].defaults());
-                for (column, Slot(slot)) in reads {
-                    frame[usize::from(*slot)] = row[usize::from(*column)].clone();
+                let found = found.unwrap_or_else(|| tables[usize::from(*table)].defaults());
+                for (column, slot) in reads {
+                    slot.set(frame, found[usize::from(*column)].clone())?;
                 }
-                row
-            });
+                row = Some(found);
+            }
             used.push(UsedRow { table: *table, key, row });
         }
         Ok(used)

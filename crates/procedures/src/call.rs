@@ -5,7 +5,8 @@ use core::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Argument, Code, Datum, Field, Mismatch, Multiplicity, Piece, PieceId, Procedure, Refused, Table,
+    Argument, Code, Datum, Failure, Field, Mismatch, Multiplicity, Piece, PieceId, Procedure,
+    Refused, Table,
 };
 
 /// A call under way: which pieces were started and executed, and what they returned.
@@ -113,7 +114,7 @@ impl Call {
                 let mut frame = self.frame(of_lists, *slots);
                 let lists = lists.iter().map(|list| list.evaluate(&mut frame));
                 let lists = lists.collect::<Result<Vec<Datum>, _>>()?;
-                let lists: Vec<&[Datum]> = lists.iter().map(elements).collect();
+                let lists = lists.iter().map(elements).collect::<Result<Vec<&[Datum]>, _>>()?;
                 let shortest = lists.iter().map(|list| list.len()).min().unwrap_or(0);
                 for occurrence in 0..shortest.min(*max as usize) {
                     let element: Vec<&Datum> = lists.iter().map(|list| &list[occurrence]).collect();
@@ -200,21 +201,23 @@ impl Call {
     }
 
     fn output(&self, piece: PieceId, at: usize) -> Datum {
-        let Progress::Started { once, outputs, .. } = self.progress(piece) else {
-            panic!("a piece that others come after was not started")
+        // The compiler starts a piece after those whose outputs it uses. Otherwise an expression meets data of a wrong type.
+        let (once, outputs) = match self.progress(piece) {
+            Progress::Started { once, outputs, .. } => (*once, outputs.as_slice()),
+            Progress::Waits => (true, &[][..]),
         };
-        let mut of_all = outputs.iter().flatten().map(|outputs| outputs[at].clone());
+        let mut of_all = outputs.iter().flatten().filter_map(|outputs| outputs.get(at)).cloned();
         match once {
-            true => of_all.next().expect("a piece that others come after was executed"),
+            true => of_all.next().unwrap_or(Datum::Bool(false)),
             false => Datum::list(of_all),
         }
     }
 }
 
-fn elements(list: &Datum) -> &[Datum] {
+fn elements(list: &Datum) -> Result<&[Datum], Failure> {
     match list {
-        Datum::List(elements) => elements,
-        other => panic!("a piece occurs for each element of a {}", other.kind()),
+        Datum::List(elements) => Ok(elements),
+        _ => Err(Failure::NotCompiled),
     }
 }
 
@@ -238,7 +241,8 @@ impl Piece {
         let leading = tables[usize::from(row.table)].placed_by;
         let parts = row.key.iter().take(leading).map(|part| part.evaluate(&mut frame));
         // A part that fails is one of a body that can fail; its server is where this is found out.
-        parts.map(|part| part.unwrap_or(Datum::Int(0))).collect()
+        let part = |part: Result<Datum, Failure>| part.ok().filter(Datum::is_scalar);
+        parts.map(|found| part(found).unwrap_or(Datum::Int(0))).collect()
     }
 }
 

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::Datum;
+use crate::nested::nested;
 
 /// A place in the frame of a body: its arguments come first, then the columns that it reads, then what it names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -13,6 +14,7 @@ pub struct Slot(pub u16);
 /// The compiler has checked the types of all operands. So evaluation fails only where a variant says so, and the
 /// compiler knows of each expression whether it can fail.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub enum Code {
     /// A datum that is known when the body is compiled.
     Constant(Datum),
@@ -78,6 +80,8 @@ pub enum Code {
         condition: Box<Code>,
     },
 }
+
+nested!(Code);
 
 impl Code {
     /// Calls `change` with every slot of the expression.

@@ -6,8 +6,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serried_model::Value;
 
+use crate::nested::nested;
+
 /// One value of a typed input, column or output. Clones are cheap.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub enum Datum {
     /// `true` or `false`.
     Bool(bool),
@@ -22,6 +25,8 @@ pub enum Datum {
     /// Fields, in the order of the type's declaration.
     Record(Arc<[Datum]>),
 }
+
+nested!(Datum);
 
 impl Datum {
     /// A list of `elements`.
@@ -45,6 +50,11 @@ impl Datum {
                 data.iter().map(Datum::bytes).fold(1, usize::saturating_add)
             }
         }
+    }
+
+    /// Whether it can be a part of a key: it is no list and no record.
+    pub fn is_scalar(&self) -> bool {
+        !matches!(self, Datum::List(_) | Datum::Record(_))
     }
 
     /// What kind of datum this is, for messages.

@@ -11,6 +11,8 @@ use crate::{Arithmetic, Code, Comparison, Datum, Logic, Slot};
 pub enum Failure {
     /// A division by zero, or the remainder of one.
     DivisionByZero,
+    /// Data that the compiler has not expected. Compiled expressions and checked arguments never lead to this.
+    NotCompiled,
     /// A list has no element at this index.
     NoElement {
         /// The index.
@@ -24,6 +26,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::DivisionByZero => f.write_str("division by zero"),
+            Failure::NotCompiled => f.write_str("data of types that no compiler has accepted"),
             Failure::NoElement { index, length } => {
                 write!(f, "no element {index} in a list of {length}; the first is 0")
             }
@@ -34,17 +37,17 @@ impl fmt::Display for Failure {
 impl core::error::Error for Failure {}
 
 impl Code {
-    /// Evaluates the expression in a frame that has all of its slots.
+    /// Evaluates the expression in a frame.
     ///
-    /// # Panics
-    /// If the expression was not compiled for this frame.
+    /// # Errors
+    /// See [`Failure`]. [`Failure::NotCompiled`] if the expression was not compiled for this frame.
     pub fn evaluate(&self, frame: &mut [Datum]) -> Result<Datum, Failure> {
         Ok(match self {
             Code::Constant(datum) => datum.clone(),
-            Code::Slot(Slot(at)) => frame[usize::from(*at)].clone(),
+            Code::Slot(slot) => slot.get(frame)?.clone(),
             Code::Field(record, at) => match record.existing(frame) {
-                Some(record) => fields(record)[usize::from(*at)].clone(),
-                None => fields(&record.evaluate(frame)?)[usize::from(*at)].clone(),
+                Some(record) => field(record, *at)?.clone(),
+                None => field(&record.evaluate(frame)?, *at)?.clone(),
             },
             Code::Not(operand) => Datum::Bool(!operand.bool(frame)?),
             Code::Logic(logic, left, right) => {
@@ -59,26 +62,23 @@ impl Code {
             Code::Compare(..) => Datum::Bool(self.bool(frame)?),
             Code::Arithmetic(..) => Datum::Int(self.int(frame)?),
             Code::Concatenate(left, right) => {
-                concatenate(&left.evaluate(frame)?, &right.evaluate(frame)?)
+                concatenate(&left.evaluate(frame)?, &right.evaluate(frame)?)?
             }
-            Code::Size(operand) => Datum::Int(size(&operand.evaluate(frame)?) as i64),
+            Code::Size(operand) => Datum::Int(size(&operand.evaluate(frame)?)? as i64),
             Code::Sum(list) => {
                 let list = list.evaluate(frame)?;
-                Datum::Int(
-                    elements(&list)
-                        .iter()
-                        .fold(0, |sum: i64, datum| sum.saturating_add(int(datum))),
-                )
+                let sum = |sum: i64, datum| Ok(sum.saturating_add(int(datum)?));
+                Datum::Int(elements(&list)?.iter().try_fold(0, sum)?)
             }
             Code::Element(list, index) => {
                 let (list, index) = (list.evaluate(frame)?, index.int(frame)?);
-                let elements = elements(&list);
+                let elements = elements(&list)?;
                 let found = usize::try_from(index).ok().and_then(|at| elements.get(at));
                 found.cloned().ok_or(Failure::NoElement { index, length: elements.len() })?
             }
             Code::In(operand, list) => {
                 let operand = operand.evaluate(frame)?;
-                Datum::Bool(elements(&list.evaluate(frame)?).contains(&operand))
+                Datum::Bool(elements(&list.evaluate(frame)?)?.contains(&operand))
             }
             Code::Left(operand, max) => left(operand.evaluate(frame)?, *max as usize),
             Code::Range(from, to, max) => {
@@ -86,18 +86,23 @@ impl Code {
                 Datum::list((from..to).take(*max as usize).map(Datum::Int))
             }
             Code::Decimal(operand) => Datum::from(operand.int(frame)?.to_string().as_str()),
-            Code::Distinct(list) => distinct(&list.evaluate(frame)?),
+            Code::Distinct(list) => distinct(elements(&list.evaluate(frame)?)?),
             Code::Flatten(lists) => {
                 let lists = lists.evaluate(frame)?;
-                Datum::list(elements(&lists).iter().flat_map(|list| elements(list).iter().cloned()))
+                let mut flat = Vec::new();
+                for list in elements(&lists)? {
+                    flat.extend_from_slice(elements(list)?);
+                }
+                Datum::List(flat.into())
             }
             Code::List(all) => Datum::List(evaluate_all(all, frame)?.into()),
             Code::Record(all) => Datum::Record(evaluate_all(all, frame)?.into()),
             Code::Map { list, element, condition, body } => {
                 let list = list.evaluate(frame)?;
-                let mut yielded = Vec::with_capacity(elements(&list).len());
-                for datum in elements(&list) {
-                    frame[usize::from(element.0)] = datum.clone();
+                let elements = elements(&list)?;
+                let mut yielded = Vec::with_capacity(elements.len());
+                for datum in elements {
+                    element.set(frame, datum.clone())?;
                     if condition.as_ref().map_or(Ok(true), |condition| condition.bool(frame))? {
                         yielded.push(body.evaluate(frame)?);
                     }
@@ -106,8 +111,8 @@ impl Code {
             }
             Code::Quantify { logic, list, element, condition } => {
                 let list = list.evaluate(frame)?;
-                for datum in elements(&list) {
-                    frame[usize::from(element.0)] = datum.clone();
+                for datum in elements(&list)? {
+                    element.set(frame, datum.clone())?;
                     if condition.bool(frame)? == logic.deciding() {
                         return Ok(Datum::Bool(logic.deciding()));
                     }
@@ -121,8 +126,8 @@ impl Code {
     fn existing<'f>(&'f self, frame: &'f [Datum]) -> Option<&'f Datum> {
         match self {
             Code::Constant(datum) => Some(datum),
-            Code::Slot(Slot(at)) => Some(&frame[usize::from(*at)]),
-            Code::Field(record, at) => Some(&fields(record.existing(frame)?)[usize::from(*at)]),
+            Code::Slot(slot) => slot.get(frame).ok(),
+            Code::Field(record, at) => field(record.existing(frame)?, *at).ok(),
             _ => None,
         }
     }
@@ -138,7 +143,7 @@ impl Code {
         }
         match self.evaluate(frame)? {
             Datum::Bool(bool) => Ok(bool),
-            other => not_compiled("bool", &other),
+            _ => Err(Failure::NotCompiled),
         }
     }
 
@@ -148,8 +153,8 @@ impl Code {
             return operation.apply(left.int(frame)?, right.int(frame)?);
         }
         match self.existing(frame) {
-            Some(datum) => Ok(int(datum)),
-            None => Ok(int(&self.evaluate(frame)?)),
+            Some(datum) => int(datum),
+            None => int(&self.evaluate(frame)?),
         }
     }
 }
@@ -196,46 +201,59 @@ fn evaluate_all(all: &[Code], frame: &mut [Datum]) -> Result<Vec<Datum>, Failure
     all.iter().map(|code| code.evaluate(frame)).collect()
 }
 
-fn int(datum: &Datum) -> i64 {
-    match datum {
-        Datum::Int(int) => *int,
-        other => not_compiled("int", other),
+impl Slot {
+    /// What is in the slot.
+    pub(crate) fn get(self, frame: &[Datum]) -> Result<&Datum, Failure> {
+        frame.get(usize::from(self.0)).ok_or(Failure::NotCompiled)
+    }
+
+    /// Puts a datum into the slot.
+    pub(crate) fn set(self, frame: &mut [Datum], datum: Datum) -> Result<(), Failure> {
+        *frame.get_mut(usize::from(self.0)).ok_or(Failure::NotCompiled)? = datum;
+        Ok(())
     }
 }
 
-fn elements(datum: &Datum) -> &[Datum] {
+fn int(datum: &Datum) -> Result<i64, Failure> {
     match datum {
-        Datum::List(elements) => elements,
-        other => not_compiled("list", other),
+        Datum::Int(int) => Ok(*int),
+        _ => Err(Failure::NotCompiled),
     }
 }
 
-fn fields(datum: &Datum) -> &[Datum] {
+fn elements(datum: &Datum) -> Result<&[Datum], Failure> {
     match datum {
-        Datum::Record(fields) => fields,
-        other => not_compiled("record", other),
+        Datum::List(elements) => Ok(elements),
+        _ => Err(Failure::NotCompiled),
     }
 }
 
-fn size(datum: &Datum) -> usize {
+fn field(datum: &Datum, at: u16) -> Result<&Datum, Failure> {
     match datum {
-        Datum::String(text) => text.chars().count(),
-        Datum::Bytes(bytes) => bytes.len(),
-        Datum::List(elements) => elements.len(),
-        other => not_compiled("list, string or bytes", other),
+        Datum::Record(fields) => fields.get(usize::from(at)).ok_or(Failure::NotCompiled),
+        _ => Err(Failure::NotCompiled),
     }
 }
 
-fn concatenate(left: &Datum, right: &Datum) -> Datum {
-    match (left, right) {
+fn size(datum: &Datum) -> Result<usize, Failure> {
+    match datum {
+        Datum::String(text) => Ok(text.chars().count()),
+        Datum::Bytes(bytes) => Ok(bytes.len()),
+        Datum::List(elements) => Ok(elements.len()),
+        _ => Err(Failure::NotCompiled),
+    }
+}
+
+fn concatenate(left: &Datum, right: &Datum) -> Result<Datum, Failure> {
+    Ok(match (left, right) {
         (Datum::String(left), Datum::String(right)) => {
             Datum::String([&**left, &**right].concat().into())
         }
         (Datum::Bytes(left), Datum::Bytes(right)) => {
             Datum::Bytes([left.as_bytes(), right.as_bytes()].concat().into())
         }
-        (left, right) => Datum::list(elements(left).iter().chain(elements(right)).cloned()),
-    }
+        (left, right) => Datum::List([elements(left)?, elements(right)?].concat().into()),
+    })
 }
 
 fn left(datum: Datum, max: usize) -> Datum {
@@ -249,20 +267,15 @@ fn left(datum: Datum, max: usize) -> Datum {
     }
 }
 
-/// Finds repeated elements in a sorted copy of the references.
-fn distinct(list: &Datum) -> Datum {
+/// Finds repeated elements in a sorted list of references.
+fn distinct(elements: &[Datum]) -> Datum {
     let mut kept: Vec<Datum> = Vec::new();
     let mut sorted: Vec<&Datum> = Vec::new();
-    for datum in elements(list) {
+    for datum in elements {
         if let Err(at) = sorted.binary_search(&datum) {
             sorted.insert(at, datum);
             kept.push(datum.clone());
         }
     }
     Datum::List(kept.into())
-}
-
-/// The compiler lets no expression meet a datum of another type, and columns are checked when a row is decoded.
-fn not_compiled<T>(wanted: &str, found: &Datum) -> T {
-    panic!("an expression was compiled for {wanted} and met {found}")
 }

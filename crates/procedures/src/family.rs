@@ -121,6 +121,9 @@ pub enum Registration {
     Unfit(String),
 }
 
-/// The optional operations that a protocol offers. There are none.
+/// The optional operations that a protocol offers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Offers {}
+pub struct Offers {
+    /// Whether procedures may have merged pieces (002 §4.2).
+    pub merged: bool,
+}

@@ -127,8 +127,10 @@ impl Footprint {
         self.0.iter().map(|(used, _)| used)
     }
 
-    /// The rows that an occurrence with these arguments uses in a way that `matters`, given the place of the table. A row is named by the leading parts of its key that are
-    /// known: all, or as many as depend on no other row. Then the occurrence may use any row whose key begins so.
+    /// The rows that an occurrence with these arguments uses in a way that `matters`, given the place of the table.
+    ///
+    /// A row is named by the leading parts of its key that are known: all, or as many as depend on no other row. Then the
+    /// occurrence may use any row whose key begins so.
     pub fn rows(
         &self,
         body: &Body,
@@ -146,6 +148,9 @@ impl Footprint {
             else {
                 continue;
             };
+            if !parts.iter().all(Datum::is_scalar) {
+                continue;
+            }
             let key = row_key(row.table, &parts);
             rows.push((KnownRow { key, is_whole: parts.len() == row.key.len() }, *used));
         }

@@ -20,9 +20,11 @@ mod evaluate;
 mod family;
 mod footprint;
 mod key;
+mod nested;
 mod procedure;
 mod table;
 mod types;
+mod validate;
 
 pub use body::{Body, Check, Refused, RowAccess, RowStore, StoredRow, WriteColumn};
 pub use call::{Call, InvalidInputs, Start};
@@ -36,3 +38,4 @@ pub use key::{placement_key, row_key};
 pub use procedure::{Argument, Multiplicity, Piece, PieceId, Procedure, ProcedureSet, Returned};
 pub use table::{Column, Table};
 pub use types::{Field, Mismatch, Type};
+pub use validate::NotCompiled;

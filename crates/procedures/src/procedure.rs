@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Body, Code, Field, Table};
+use crate::{Body, Code, Datum, Field, Mismatch, Table, Type};
 
 /// Tables, and procedures that use them. The offline checker accepts or refuses a set as a whole.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -55,6 +55,8 @@ pub struct Piece {
     pub multiplicity: Multiplicity,
     /// What the coordinator passes to each occurrence: the first slots of the body's frame.
     pub arguments: Vec<Argument>,
+    /// Their types.
+    pub argument_types: Vec<Type>,
     /// What it does.
     pub body: Body,
     /// The pieces that must have been executed before this one is started: their outputs are its arguments, or they can
@@ -109,5 +111,28 @@ impl Procedure {
     /// The pieces with their ids.
     pub fn pieces(&self) -> impl Iterator<Item = (PieceId, &Piece)> {
         self.pieces.iter().enumerate().map(|(at, piece)| (PieceId(at as u16), piece))
+    }
+}
+
+impl Piece {
+    /// Checks what the coordinator passes to an occurrence.
+    ///
+    /// # Errors
+    /// If the number of arguments or the type of one is wrong.
+    pub fn check(&self, arguments: &[Datum]) -> Result<(), Mismatch> {
+        if arguments.len() != self.argument_types.len() {
+            let (wanted, found) =
+                (format!("{} arguments", self.argument_types.len()), arguments.len().to_string());
+            return Err(Mismatch { place: String::new(), wanted, found });
+        }
+        self.argument_types.iter().zip(arguments).try_for_each(|(of, datum)| of.check(datum))
+    }
+
+    /// How many occurrences it has at most.
+    pub fn most_occurrences(&self) -> u32 {
+        match self.multiplicity {
+            Multiplicity::Once => 1,
+            Multiplicity::ForEach { max, .. } => max,
+        }
     }
 }

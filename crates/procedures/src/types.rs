@@ -5,9 +5,11 @@ use core::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::Datum;
+use crate::nested::nested;
 
 /// The type of a [`Datum`], with the greatest size that it may have.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub enum Type {
     /// `true` or `false`.
     Bool,
@@ -42,6 +44,8 @@ pub struct Field {
     /// The type.
     pub of: Type,
 }
+
+nested!(Type);
 
 impl Type {
     /// Whether every datum of type `other` is one of this type: it has the same shape and is not larger.

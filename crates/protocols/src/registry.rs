@@ -98,7 +98,9 @@ registry! {
         crate::gryff::GryffRsc,
         crate::multipaxos::Multipaxos,
     ]
-    Procedures: []
+    Procedures: [
+        crate::rococo::Rococo,
+    ]
 }
 
 /// Does what `visitor` does with the protocol called `name`, which is of its family.

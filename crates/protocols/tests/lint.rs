@@ -4,11 +4,19 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Crates whose code runs inside protocols.
-const PURE: &[&str] = &["model", "actor", "parts", "protocols"];
+const PURE: &[&str] = &["model", "actor", "parts", "procedures", "protocols"];
 
 /// What the protocols may depend on.
-const DEPENDENCIES: &[&str] =
-    &["serried-model", "serried-actor", "serried-parts", "serde", "postcard", "smallvec"];
+const DEPENDENCIES: &[&str] = &[
+    "serried-model",
+    "serried-actor",
+    "serried-parts",
+    "serried-procedures",
+    "petgraph",
+    "postcard",
+    "serde",
+    "smallvec",
+];
 
 fn crates() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_path_buf()

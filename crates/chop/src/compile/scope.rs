@@ -225,6 +225,19 @@ impl<'a> Scope<'a> {
         }
     }
 
+    /// The types of what the coordinator has to pass.
+    pub(crate) fn argument_types(&self) -> Vec<Type> {
+        let of = |argument: &Argument| match *argument {
+            Argument::Input(at) => self.declared.inputs[usize::from(at)].of.clone(),
+            Argument::Output(PieceId(piece), at) => {
+                self.declared.pieces[usize::from(piece)].outputs[usize::from(at)].of.clone()
+            }
+            Argument::Element(at) => self.elements[usize::from(at)].of.clone(),
+            Argument::Index => Type::Int,
+        };
+        self.arguments.iter().map(of).collect()
+    }
+
     /// Ends the scope: what the coordinator has to pass, how many slots a frame has, and the function that moves a slot
     /// to its place in it. `at` is where the expressions are.
     pub(crate) fn settle(

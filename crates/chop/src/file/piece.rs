@@ -76,6 +76,7 @@ pub(super) fn compile(
     limit(&name.span, piece.cost)?;
     let fails = fails.or(piece.fails.take());
     let PieceCompiler { mut body, scope, .. } = piece;
+    let argument_types = scope.argument_types();
     let (arguments, slots, mut settle) = scope.settle(&name.span)?;
     settle_body(&mut body, &mut settle);
     body.slots = slots;
@@ -91,6 +92,7 @@ pub(super) fn compile(
         name: name.text.to_owned(),
         multiplicity,
         arguments,
+        argument_types,
         body,
         after,
         needed: false,

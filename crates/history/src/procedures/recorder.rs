@@ -56,8 +56,7 @@ impl CallRecorder {
     /// Records that `process` has begun a call that appends these elements to these lists. The process must have no
     /// other open call.
     pub fn invoke(&self, process: u64, time_ns: u64, procedure: &str, appends: Vec<(u64, u64)>) {
-        let end = (EventKind::Invoke, Vec::new(), false, None);
-        self.push(process, time_ns, procedure, appends, end);
+        self.events.push(event(EventKind::Invoke, process, time_ns, procedure, appends));
     }
 
     /// Records the end of the open call of `process`.
@@ -69,34 +68,14 @@ impl CallRecorder {
         appends: Vec<(u64, u64)>,
         end: CallEnd,
     ) {
-        let end = match end {
-            CallEnd::Done { reads } => (EventKind::Ok, reads, false, None),
-            CallEnd::Refused(why) => (EventKind::Fail, Vec::new(), true, Some(why)),
-            CallEnd::Failed(why) => (EventKind::Fail, Vec::new(), false, Some(why)),
-            CallEnd::Unknown(why) => (EventKind::Info, Vec::new(), false, Some(why)),
-        };
-        self.push(process, time_ns, procedure, appends, end);
-    }
-
-    fn push(
-        &self,
-        process: u64,
-        time_ns: u64,
-        procedure: &str,
-        appends: Vec<(u64, u64)>,
-        (kind, reads, refused, error): (EventKind, Vec<(u64, Vec<u64>)>, bool, Option<String>),
-    ) {
-        let procedure = procedure.to_owned();
-        self.events.push(CallEvent {
-            index: 0,
-            kind,
-            process,
-            time_ns,
-            procedure,
-            reads,
-            appends,
-            refused,
-            error,
+        let event = event(EventKind::Ok, process, time_ns, procedure, appends);
+        self.events.push(match end {
+            CallEnd::Done { reads } => CallEvent { reads, ..event },
+            CallEnd::Refused(why) => {
+                CallEvent { kind: EventKind::Fail, refused: true, error: Some(why), ..event }
+            }
+            CallEnd::Failed(why) => CallEvent { kind: EventKind::Fail, error: Some(why), ..event },
+            CallEnd::Unknown(why) => CallEvent { kind: EventKind::Info, error: Some(why), ..event },
         });
     }
 
@@ -118,6 +97,27 @@ impl CallRecorder {
     /// The history. Empty if it was written to a stream.
     pub fn into_history(self) -> CallHistory {
         CallHistory { events: self.events.into_kept() }
+    }
+}
+
+/// An event without reads.
+fn event(
+    kind: EventKind,
+    process: u64,
+    time_ns: u64,
+    procedure: &str,
+    appends: Vec<(u64, u64)>,
+) -> CallEvent {
+    CallEvent {
+        index: 0,
+        kind,
+        process,
+        time_ns,
+        procedure: procedure.to_owned(),
+        reads: Vec::new(),
+        appends,
+        refused: false,
+        error: None,
     }
 }
 

@@ -32,7 +32,7 @@ impl Protocol for Rehearsal {
     const SUMMARY: &'static str = "procedures on one replica, for tests";
     const GUARANTEE: Guarantee = Guarantee::StrictSerializable;
     type Family = Procedures;
-    const OFFERS: Offers = Offers {};
+    const OFFERS: Offers = Offers { merged: true };
     type Message = Message;
     type Coordinator = Coordinator;
     type Replica = Replica;
@@ -344,7 +344,7 @@ impl Protocol for Forgetting {
     const SUMMARY: &'static str = Rehearsal::SUMMARY;
     const GUARANTEE: Guarantee = Rehearsal::GUARANTEE;
     type Family = Procedures;
-    const OFFERS: Offers = Offers {};
+    const OFFERS: Offers = Offers { merged: true };
     type Message = Message;
     type Coordinator = Coordinator;
     type Replica = Replica;

@@ -12,7 +12,8 @@ use serried_procedures::{
     Results,
 };
 
-use super::message::{CallOf, Inquired, Message, NotStarted, Reply, Request};
+use super::OF_SETS;
+use super::message::{self, CallOf, Found, Inquired, Message, NotStarted, Reply, Request};
 use super::reading::Reading;
 use super::registered::Registered;
 use super::run::{Requests, Run, Step};
@@ -23,9 +24,6 @@ const TELL_AFTER: Duration = Duration::from_millis(10);
 
 /// How long to wait before a call is started again under another set of procedures.
 const START_AGAIN: Duration = Duration::from_millis(20);
-
-/// The partition that decides which set of procedures is in use.
-const OF_SETS: u16 = 0;
 
 /// The coordinator of one client's calls.
 #[derive(Debug)]
@@ -64,8 +62,8 @@ enum Phase {
     Reads { reading: Box<Reading>, again: Operation },
     /// What partitions know of a call.
     Inquires { call: Version, unknown: BTreeMap<u16, u64> },
-    /// A set of procedures is put in use: by partition, whether it is.
-    Registers { version: u64, set: Arc<ProcedureSet>, done: BTreeMap<u16, bool> },
+    /// The registration of a set of procedures.
+    Registers { set: Arc<ProcedureSet>, replaces: Option<u64> },
     /// The set of procedures that is in use, for a session.
     Lists,
 }
@@ -116,8 +114,10 @@ impl Coordinator {
         match operation {
             Operation::Call { procedure, inputs } => self.call(txn, procedure, inputs, set, cx),
             Operation::Inquire { call } => self.inquire(txn, call, cx),
-            Operation::Register { set: new, replaces } => {
-                self.register(txn, new, replaces, &set, cx);
+            Operation::Register { set, replaces } => {
+                let phase = Phase::Registers { set, replaces };
+                self.requests.insert(txn, Running { repeated: 0, phase });
+                self.register(txn, cx);
             }
             Operation::List => self.list(txn, cx),
             Operation::GiveUp => {}
@@ -285,11 +285,15 @@ impl Coordinator {
         };
         match known {
             Inquired::Started(of) => {
-                let Some(set) = self.set.clone().filter(|set| set.version() == of.set) else {
-                    // It ended under a former set, or this client does not know the set yet.
+                let Some(set) = self.set.clone().filter(|set| set.version() >= of.set) else {
+                    // This client does not know the set yet.
                     self.set = None;
                     return;
                 };
+                if set.version() > of.set {
+                    // It ended under a former set, and its results can't be computed any more.
+                    return self.end(txn, Outcome::Forgotten, cx);
+                }
                 let Some(procedure) = set.procedure(of.procedure) else { return };
                 let Ok(inputs) = Call::new(procedure, of.inputs.clone()) else { return };
                 let run = Run::new(call, of, set, inputs).insisting();
@@ -309,37 +313,30 @@ impl Coordinator {
 
     // Sets of procedures.
 
-    fn register(
-        &mut self,
-        txn: TxnId,
-        new: Arc<ProcedureSet>,
-        replaces: Option<u64>,
-        known: &Registered,
-        cx: &mut Cx<'_>,
-    ) {
-        if replaces.is_some_and(|replaces| replaces != known.version()) {
-            let version = known.version();
-            let superseded = Output::Registered(Registration::Superseded { version });
-            return cx.output((txn, superseded));
-        }
-        let version = known.version() + 1;
-        let done = (0..self.group.partitions()).map(|at| (at, false)).collect();
-        let phase = Phase::Registers { version, set: new, done };
-        self.requests.insert(txn, Running { repeated: 0, phase });
-        self.install(txn, cx);
-    }
-
-    fn install(&mut self, txn: TxnId, cx: &mut Cx<'_>) {
-        let Some(Running { repeated, phase: Phase::Registers { version, set, done } }) =
+    fn register(&mut self, txn: TxnId, cx: &mut Cx<'_>) {
+        let Some(Running { repeated, phase: Phase::Registers { set, replaces } }) =
             self.requests.get(&txn)
         else {
             return;
         };
-        for (at, _) in done.iter().filter(|(_, done)| !**done) {
-            let request = Request::Install { version: *version, set: set.clone() };
-            self.send(*at, request, *repeated, cx);
-        }
+        let (number, set, replaces) = (txn.0, set.clone(), *replaces);
+        let request = Request::Register { number, set, replaces };
+        self.send(OF_SETS, request, *repeated, cx);
         cx.set_timer(Timer::Repeat(txn), patience_with_leader(&self.group, *repeated));
+    }
+
+    fn on_registered(&mut self, txn: TxnId, end: message::Registered, cx: &mut Cx<'_>) {
+        let running = self.requests.get(&txn);
+        if !running.is_some_and(|running| matches!(running.phase, Phase::Registers { .. })) {
+            return;
+        }
+        let registration = match end {
+            message::Registered::InUse { version } => Registration::InUse { version },
+            message::Registered::Superseded { version } => Registration::Superseded { version },
+            message::Registered::Unfit(why) => Registration::Unfit(why),
+        };
+        self.set = None;
+        self.finish(txn, Output::Registered(registration), cx);
     }
 
     fn list(&mut self, txn: TxnId, cx: &mut Cx<'_>) {
@@ -359,12 +356,6 @@ impl Coordinator {
                     begin.push((*txn, operation.clone()));
                 }
                 Phase::Lists if at == OF_SETS => begin.push((*txn, Operation::List)),
-                Phase::Registers { version: wanted, done, .. } if version >= *wanted => {
-                    done.insert(at, true);
-                    if done.values().all(|done| *done) {
-                        begin.push((*txn, Operation::GiveUp));
-                    }
-                }
                 _ => {}
             }
         }
@@ -372,10 +363,6 @@ impl Coordinator {
             let running = self.requests.remove(&txn).expect("it waits");
             match (running.phase, operation) {
                 (Phase::Lists, _) => self.finish(txn, Output::Set(version, set.clone()), cx),
-                (Phase::Registers { version, .. }, _) => {
-                    let in_use = Registration::InUse { version };
-                    self.finish(txn, Output::Registered(in_use), cx);
-                }
                 (_, operation) => self.begin(txn, operation, cx),
             }
         }
@@ -427,47 +414,32 @@ impl Coordinator {
     fn on_reply(&mut self, from: NodeId, reply: Reply, cx: &mut Cx<'_>) {
         let at = from.partition();
         self.leaders.insert(at, from);
-        let (version, step): (Version, fn(&mut Run, u16, Reply, &Group) -> Step) = match &reply {
-            Reply::Started(started) => (started.txn, |run, at, reply, group| match reply {
-                Reply::Started(started) => run.on_started(at, started, group),
-                _ => Step::Send(Vec::new()),
-            }),
-            Reply::NotStarted { txn, .. } => (*txn, |run, at, reply, _| match reply {
-                Reply::NotStarted { why, .. } => run.on_not_started(at, why),
-                _ => Step::Send(Vec::new()),
-            }),
-            Reply::Executed { txn, .. } => (*txn, |run, at, reply, _| match reply {
-                Reply::Executed { outputs, .. } => run.on_executed(at, outputs),
-                _ => Step::Send(Vec::new()),
-            }),
-            Reply::Read { .. } => return self.on_read(reply, cx),
-            Reply::Set { .. } => {
-                if let Reply::Set { version, set } = reply {
-                    self.on_set(at, version, set, cx);
-                }
-                return;
+        match reply {
+            Reply::Started(_) | Reply::NotStarted { .. } | Reply::Executed { .. } => {
+                self.on_run(at, reply, cx);
             }
-            Reply::Known { .. } => {
-                if let Reply::Known { txn, known } = reply {
-                    self.on_known(at, txn, known, cx);
-                }
-                return;
-            }
-            // Only servers ask for it.
-            Reply::Status { .. } => return,
-        };
-        let Some(txn) = self.by_version.get(&version).copied() else { return };
+            Reply::Read { number, found } => self.on_read(number, found, cx),
+            Reply::Set { version, set } => self.on_set(at, version, set, cx),
+            Reply::Known { txn, known } => self.on_known(at, txn, known, cx),
+            Reply::Registered { number, end } => self.on_registered(TxnId(number), end, cx),
+            // Only servers ask for these.
+            Reply::Status { .. } | Reply::Drained { .. } | Reply::Installed { .. } => {}
+        }
+    }
+
+    fn on_run(&mut self, at: u16, reply: Reply, cx: &mut Cx<'_>) {
+        let txn = reply.call().and_then(|version| self.by_version.get(&version)).copied();
+        let Some(txn) = txn else { return };
         if let Some(Running { phase: Phase::Calls { run, .. }, repeated }) =
             self.requests.get_mut(&txn)
         {
             *repeated = 0;
-            let step = step(run, at, reply, &self.group);
+            let step = run.on_reply(at, reply, &self.group);
             self.take(txn, step, cx);
         }
     }
 
-    fn on_read(&mut self, reply: Reply, cx: &mut Cx<'_>) {
-        let Reply::Read { number, found } = reply else { return };
+    fn on_read(&mut self, number: u64, found: Result<Vec<Found>, NotStarted>, cx: &mut Cx<'_>) {
         let Some(txn) = self.by_read.remove(&number) else { return };
         let Some(Running { phase: Phase::Reads { reading, .. }, repeated }) =
             self.requests.get_mut(&txn)
@@ -540,7 +512,7 @@ impl Actor for Coordinator {
             }
             Phase::Registers { .. } => {
                 self.leaders.clear();
-                return self.install(txn, cx);
+                return self.register(txn, cx);
             }
         };
         for (at, _) in &requests {
@@ -556,8 +528,6 @@ impl Coordinate<Procedures> for Coordinator {
     fn on_operation(&mut self, txn: TxnId, operation: Operation, cx: &mut Cx<'_>) {
         match operation {
             Operation::GiveUp => self.give_up(txn, cx),
-            // What is in use may have changed.
-            Operation::Register { .. } => self.wait(txn, operation, cx),
             operation => self.begin(txn, operation, cx),
         }
     }

@@ -49,7 +49,24 @@ pub enum Request {
     },
     /// Report the set of procedures that is in use.
     Set,
-    /// Use this set of procedures from now on.
+    /// Replace the set of procedures that is in use. Only the partition of sets gets this.
+    Register {
+        /// Identifies the request at the client.
+        number: u64,
+        /// The set.
+        set: Arc<ProcedureSet>,
+        /// The version of the set that it is to replace, if it is to replace no other.
+        replaces: Option<u64>,
+    },
+    /// Start no calls under the set that is in use, but for those that another partition has started. This set will
+    /// replace it.
+    Drain {
+        /// Its version.
+        version: u64,
+        /// The set.
+        set: Arc<ProcedureSet>,
+    },
+    /// Use this set of procedures from now on. All calls under the former set have ended.
     Install {
         /// Its version.
         version: u64,
@@ -202,6 +219,23 @@ pub enum Reply {
         /// The set.
         set: Arc<ProcedureSet>,
     },
+    /// What comes of a registration.
+    Registered {
+        /// Identifies the request.
+        number: u64,
+        /// What comes of it.
+        end: Registered,
+    },
+    /// All calls have ended at the sender, and it starts no others until this set is in use.
+    Drained {
+        /// The version of the set.
+        version: u64,
+    },
+    /// The sender uses this set of procedures.
+    Installed {
+        /// Its version.
+        version: u64,
+    },
     /// What the sender knows of a transaction that a client has inquired about.
     Known {
         /// The transaction.
@@ -209,6 +243,34 @@ pub enum Reply {
         /// What it knows.
         known: Inquired,
     },
+}
+
+impl Reply {
+    /// The call that the reply is about, if it is an answer to its coordinator.
+    pub(super) fn call(&self) -> Option<Version> {
+        match self {
+            Reply::Started(started) => Some(started.txn),
+            Reply::NotStarted { txn, .. } | Reply::Executed { txn, .. } => Some(*txn),
+            _ => None,
+        }
+    }
+}
+
+/// What comes of a registration.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Registered {
+    /// The set is in use.
+    InUse {
+        /// Its version.
+        version: u64,
+    },
+    /// Another set is in use than the one to be replaced, or is about to be.
+    Superseded {
+        /// Its version.
+        version: u64,
+    },
+    /// The set can't replace the one that is in use. This says why.
+    Unfit(String),
 }
 
 /// What a partition knows of a transaction that a client has inquired about.
@@ -301,6 +363,13 @@ pub enum Entry {
     End(Vec<Version>),
     /// Which transactions are admitted, and which can be forgotten.
     Window(Window),
+    /// A set of procedures is to replace the one that is in use.
+    Drain {
+        /// Its version.
+        version: u64,
+        /// The set.
+        set: Arc<ProcedureSet>,
+    },
     /// A set of procedures is in use.
     Install {
         /// Its version.
@@ -397,7 +466,7 @@ impl replicated_log::LedEntry for Entry {
             }
             Entry::End(txns) => txns.len() * size_of::<Version>(),
             // As an estimate: an expression takes several times its text.
-            Entry::Install { set, .. } => 4096 * set.procedures.len(),
+            Entry::Drain { set, .. } | Entry::Install { set, .. } => 4096 * set.procedures.len(),
             Entry::Window(_) | Entry::Lead => 0,
         }
     }

@@ -78,6 +78,9 @@ use serried_actor::{Group, Protocol, Settings};
 use serried_model::{Guarantee, NodeId};
 use serried_procedures::{Offers, Procedures};
 
+/// The partition that decides which set of procedures is in use.
+const OF_SETS: u16 = 0;
+
 /// The protocol.
 #[derive(Debug)]
 pub struct Rococo;
@@ -96,7 +99,7 @@ impl Protocol for Rococo {
     const SUMMARY: &'static str = "stored procedures in pieces, reordered instead of aborted";
     const GUARANTEE: Guarantee = Guarantee::StrictSerializable;
     type Family = Procedures;
-    const OFFERS: Offers = Offers {};
+    const OFFERS: Offers = Offers { merged: false };
     const HAS_LEADERS: bool = true;
     type Message = Message;
     type Coordinator = Coordinator;

@@ -1,5 +1,6 @@
 //! A set of procedures that is in use, with what is derived from it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serried_procedures::{
@@ -59,6 +60,20 @@ impl Registered {
     /// A piece.
     pub(super) fn piece(&self, procedure: u16, PieceId(piece): PieceId) -> Option<&Piece> {
         self.procedure(procedure)?.pieces.get(usize::from(piece))
+    }
+
+    /// Whether these can be pieces of a call of the procedure: they exist, are named once, and have arguments of the right
+    /// types. `reads` is whether the procedure has to be one that writes nothing.
+    pub(super) fn accepts(&self, procedure: u16, pieces: &[Occurrence], reads: bool) -> bool {
+        let mut named = BTreeSet::new();
+        let is_right = |occurrence: &Occurrence| {
+            let Occurrence { piece, number, arguments } = occurrence;
+            self.piece(procedure, *piece).is_some_and(|piece| {
+                *number < piece.most_occurrences() && piece.check(arguments).is_ok()
+            }) && named.insert((*piece, *number))
+        };
+        self.procedure(procedure).is_some_and(|procedure| procedure.is_read_only() == reads)
+            && pieces.iter().all(is_right)
     }
 
     /// Whether a piece is executed when it is started.

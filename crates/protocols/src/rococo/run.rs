@@ -11,8 +11,8 @@ use serried_model::Version;
 use serried_procedures::{Call, Datum, PieceId, Procedure, Refused, placement_key};
 
 use super::message::{
-    Ancestors, CallOf, Commit, Edge, Executed, NotStarted, Occurrence, Request, Start, Started,
-    Vertex,
+    Ancestors, CallOf, Commit, Edge, Executed, NotStarted, Occurrence, Reply, Request, Start,
+    Started, Vertex,
 };
 use super::registered::Registered;
 
@@ -112,8 +112,18 @@ impl Run {
         self.proceed(group)
     }
 
+    /// Handles a reply of a partition's leader.
+    pub(super) fn on_reply(&mut self, at: u16, reply: Reply, group: &Group) -> Step {
+        match reply {
+            Reply::Started(started) => self.on_started(at, started, group),
+            Reply::NotStarted { why, .. } => self.on_not_started(at, why),
+            Reply::Executed { outputs, .. } => self.on_executed(at, outputs),
+            _ => Step::Send(Vec::new()),
+        }
+    }
+
     /// Pieces were started at a partition.
-    pub(super) fn on_started(&mut self, at: u16, started: Started, group: &Group) -> Step {
+    fn on_started(&mut self, at: u16, started: Started, group: &Group) -> Step {
         let set = self.set.clone();
         let procedure = procedure(&set, &self.of);
         let Some(part) = self.parts.get_mut(&at) else { return Step::Send(Vec::new()) };
@@ -135,9 +145,9 @@ impl Run {
             }
             match piece.outcome {
                 Some(Ok(outputs)) => {
-                    if self.call.executed(procedure, occurrence, outputs).is_err() {
-                        part.started.remove(&occurrence); // No correct server sends this.
-                    }
+                    let executed = self.call.executed(procedure, occurrence, outputs);
+                    // No correct server sends other outputs.
+                    executed.is_err().then(|| part.started.remove(&occurrence));
                 }
                 Some(Err(refused)) => {
                     self.refused.get_or_insert(refused);
@@ -156,7 +166,7 @@ impl Run {
     }
 
     /// A partition has not started the call.
-    pub(super) fn on_not_started(&mut self, at: u16, why: NotStarted) -> Step {
+    fn on_not_started(&mut self, at: u16, why: NotStarted) -> Step {
         let Some(part) = self.parts.get_mut(&at).filter(|part| part.started.is_empty()) else {
             return Step::Send(Vec::new());
         };
@@ -175,7 +185,7 @@ impl Run {
     }
 
     /// The call was executed at a partition.
-    pub(super) fn on_executed(&mut self, at: u16, outputs: Vec<Executed>) -> Step {
+    fn on_executed(&mut self, at: u16, outputs: Vec<Executed>) -> Step {
         let set = self.set.clone();
         let procedure = procedure(&set, &self.of);
         let none = Step::Send(Vec::new());
@@ -188,7 +198,8 @@ impl Run {
             }
         }
         part.executed = true;
-        if !self.parts.values().all(|part| part.executed) {
+        let has_executed = self.refused.is_some() || self.call.has_executed_all();
+        if !has_executed || !self.parts.values().all(|part| part.executed) {
             return none;
         }
         self.results(procedure)
@@ -237,7 +248,8 @@ impl Run {
             let send = |(at, pieces)| (at, self.start(pieces));
             return Step::Send(requests.into_iter().map(send).collect());
         }
-        if self.commit.is_some() || !self.parts.values().all(Part::is_started) {
+        let has_started = self.refused.is_some() || self.call.has_started_all();
+        if self.commit.is_some() || !has_started || !self.parts.values().all(Part::is_started) {
             return Step::Send(Vec::new());
         }
         if self.parts.is_empty() {

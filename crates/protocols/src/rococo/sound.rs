@@ -4,6 +4,7 @@
 use serried_actor::{Group, Settings};
 use serried_model::{NodeId, Version};
 
+use super::OF_SETS;
 use super::message::{
     Ancestors, Edge, Inquired, Message, NotStarted, Reply, Request, Started, Vertex,
 };
@@ -75,7 +76,12 @@ fn request(from: NodeId, request: &Request, own: u16, group: &Group) -> bool {
         Request::Ask { txn } => version(*txn) && !from.is_coordinator(),
         Request::Over { below_us } => *below_us < LAST_US && !from.is_coordinator(),
         Request::Inquire { txn } => version(*txn),
-        Request::Read(_) | Request::Set | Request::Install { .. } => true,
+        // The first partition decides which set is in use.
+        Request::Drain { .. } | Request::Install { .. } => {
+            !from.is_coordinator() && from.partition() == OF_SETS
+        }
+        Request::Register { .. } => own == OF_SETS,
+        Request::Read(_) | Request::Set => true,
     }
 }
 
@@ -96,6 +102,10 @@ fn reply(reply: &Reply, group: &Group) -> bool {
             version(*txn) && *from_us < LAST_US
         }
         Reply::Known { txn, .. } => version(*txn),
-        Reply::Read { found: Ok(_), .. } | Reply::Set { .. } => true,
+        Reply::Read { found: Ok(_), .. }
+        | Reply::Set { .. }
+        | Reply::Registered { .. }
+        | Reply::Drained { .. }
+        | Reply::Installed { .. } => true,
     }
 }

@@ -81,7 +81,16 @@ pub(super) enum HowExecuted {
 struct Control {
     window: (u64, Window),
     last_lead: LastLead,
-    set: Option<(u64, u64, Arc<ProcedureSet>)>,
+    sets: (u64, Sets),
+}
+
+/// Sets of procedures, with their versions.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+struct Sets {
+    /// The one that is in use.
+    in_use: Option<(u64, Arc<ProcedureSet>)>,
+    /// The one that is to replace it.
+    next: Option<(u64, Arc<ProcedureSet>)>,
 }
 
 /// The state that a replica has built from the chosen entries.
@@ -128,6 +137,11 @@ impl Table {
     /// The set of procedures that is in use.
     pub(super) fn set(&self) -> Option<&Arc<Registered>> {
         self.set.as_ref()
+    }
+
+    /// The set of procedures that is to replace the one in use, with its version.
+    pub(super) fn next_set(&self) -> Option<&(u64, Arc<ProcedureSet>)> {
+        self.control.sets.1.next.as_ref()
     }
 
     /// The transactions that have not been executed everywhere, as far as is known here.
@@ -201,17 +215,13 @@ impl Table {
                     self.forget(store);
                 }
             }
-            Entry::Install { version, set } => {
-                let slot = at.0;
-                self.change_control(at, store, |control| {
-                    let is_new = control.set.as_ref().is_none_or(|(applied, ..)| *applied <= slot);
-                    if is_new {
-                        control.set = Some((slot + 1, *version, set.clone()));
-                    }
-                    is_new
-                });
-                self.use_set();
-            }
+            Entry::Drain { version, set } => self.change_sets(at, store, |sets| {
+                sets.next = Some((*version, set.clone()));
+            }),
+            Entry::Install { version, set } => self.change_sets(at, store, |sets| {
+                sets.in_use = Some((*version, set.clone()));
+                sets.next = sets.next.take().filter(|(next, _)| next > version);
+            }),
             Entry::Lead => {
                 let (slot, ballot) = (at.0, led.by);
                 self.change_control(at, store, |control| {
@@ -330,6 +340,23 @@ impl Table {
         true
     }
 
+    fn change_sets(
+        &mut self,
+        at: (u64, u64),
+        store: &mut dyn Store,
+        change: impl FnOnce(&mut Sets),
+    ) {
+        self.change_control(at, store, |control| {
+            let is_new = control.sets.0 <= at.0;
+            if is_new {
+                control.sets.0 = at.0 + 1;
+                change(&mut control.sets.1);
+            }
+            is_new
+        });
+        self.use_set();
+    }
+
     /// Forgets transactions that have been executed everywhere, and removes rows that were deleted some time ago.
     fn forget(&mut self, store: &mut dyn Store) {
         let first = Version::at(self.window().forget_us);
@@ -353,7 +380,7 @@ impl Table {
     }
 
     fn use_set(&mut self) {
-        if let Some((_, version, set)) = &self.control.set
+        if let Some((version, set)) = &self.control.sets.1.in_use
             && self.set.as_ref().is_none_or(|known| known.version() != *version)
         {
             self.set = Some(Arc::new(Registered::new(*version, set.clone())));
@@ -430,11 +457,8 @@ impl Table {
                 if new.last_lead.since > old.last_lead.since {
                     old.last_lead = new.last_lead;
                 }
-                let slot = |set: &Option<(u64, u64, Arc<ProcedureSet>)>| {
-                    set.as_ref().map_or(0, |(slot, ..)| *slot)
-                };
-                if slot(&new.set) > slot(&old.set) {
-                    old.set = new.set;
+                if new.sets.0 > old.sets.0 {
+                    old.sets = new.sets;
                 }
                 let control = Cell::Control(self.control.clone());
                 self.cells.put(name, control, store);

@@ -389,7 +389,8 @@ fn explore(seed: u64, faults: Faults, mutation: Mutated<Mutation>) -> Result<(),
     world.check(faults.clients_leave)
 }
 
-/// How many times the usual number of seeds is explored.
+/// How many times the usual number of seeds is explored: `SERRIED_SEEDS_FACTOR`.
+#[expect(clippy::disallowed_methods, reason = "the environment of a test can ask for more seeds")]
 fn factor() -> u64 {
     std::env::var("SERRIED_SEEDS_FACTOR").ok().map_or(1, |factor| factor.parse().expect("a number"))
 }

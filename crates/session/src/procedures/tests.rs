@@ -18,7 +18,7 @@ use crate::{CallError, CallOptions, CallOutcome, ProcedureKeyspace, RegisteredSe
 type Script = crate::script::Script<Procedures>;
 
 fn script() -> (Arc<Script>, ProcedureKeyspace) {
-    Script::offering(Offers {})
+    Script::offering(Offers { merged: true })
 }
 
 fn poll<T>(future: &mut Pin<Box<impl Future<Output = T>>>) -> Poll<T> {

@@ -20,6 +20,7 @@ use super::super::table::{HowExecuted, Table};
 use super::Cx;
 use super::recovery::Recoveries;
 use super::rows::{Rows, Unapplied};
+use super::sets::Sets;
 use crate::Mutated;
 use crate::frameworks::replicated_log::{Ballot, ReplicatedLog};
 
@@ -82,6 +83,7 @@ pub(super) struct Leader {
     /// The window that was proposed last.
     window: Window,
     pub(super) recoveries: Recoveries,
+    pub(super) sets: Sets,
 }
 
 /// A transaction that has pieces here and is not executed.
@@ -130,6 +132,7 @@ impl Leader {
             over: BTreeMap::new(),
             window: common.table.window(),
             recoveries: Recoveries::default(),
+            sets: Sets::default(),
         };
         leader.inherit(common, cx);
         leader
@@ -200,14 +203,11 @@ impl Leader {
                     set.map_or((0, Arc::default()), |set| (set.version(), set.set().clone()));
                 self.confirm(vec![(from, Reply::Set { version, set })]);
             }
-            Request::Install { version, set } => {
-                let known = common.table.set().map_or(0, |set| set.version());
-                let reply = Reply::Set { version: version.max(known), set: set.clone() };
-                match version > known {
-                    true => self.put(Entry::Install { version, set }, vec![(from, reply)]),
-                    false => self.confirm(vec![(from, reply)]),
-                }
+            Request::Register { number, set, replaces } => {
+                self.on_register((from, number), set, replaces, common);
             }
+            Request::Drain { version, set } => self.on_drain(from, version, set, common),
+            Request::Install { version, set } => self.on_install(from, version, set, common),
             Request::Inquire { txn } => self.on_inquire(from, txn, common, cx),
         }
     }
@@ -226,7 +226,7 @@ impl Leader {
                 return not_started(self, NotStarted::Forgotten);
             }
             let version = common.table.set().map_or(0, |set| set.version());
-            if call.set != version {
+            if call.set != version || (self.is_draining(common) && !insist) {
                 return not_started(self, NotStarted::OtherSet { version });
             }
             let from_us = window.from_us.max(self.window.from_us);
@@ -236,7 +236,14 @@ impl Leader {
         }
         let is_executed = is_known && !self.live.contains_key(&txn);
         if !is_executed {
-            let set = common.table.set().expect("a call names it").clone();
+            let Some(set) = common.table.set().filter(|set| set.version() == call.set).cloned()
+            else {
+                return;
+            };
+            let is_same = self.live.get(&txn).is_none_or(|live| live.call == call);
+            if !is_same || !set.accepts(call.procedure, &pieces, false) {
+                return cx.reject(|| format!("{from} has sent pieces that {txn} does not have"));
+            }
             self.start_pieces((txn, &call), pieces, &set, common, cx);
         }
         self.answer_start(from, txn, common, cx);
@@ -503,9 +510,9 @@ impl Leader {
             for Occurrence { piece, number, arguments } in deferred {
                 let body = &set.piece(call.procedure, piece).expect("it was checked").body;
                 let executed = body.execute(set.tables(), &arguments, &mut rows);
-                let found = executed.unwrap_or_else(|refused| {
-                    panic!("a deferred piece of transaction {txn} failed: {refused}")
-                });
+                // The compiler makes pieces immediate that can fail. A set that it has not made can have others.
+                let zero = || body.outputs.iter().map(|(field, _)| field.of.zero()).collect();
+                let found = executed.unwrap_or_else(|_| zero());
                 outputs.push(Executed { piece, number, outputs: found });
             }
             let reply = Reply::Executed { txn, outputs: outputs.clone() };
@@ -636,7 +643,11 @@ impl Leader {
             let found = Err(NotStarted::OtherSet { version });
             return self.confirm(vec![(from, Reply::Read { number, found })]);
         }
-        let set = common.table.set().expect("a call names it").clone();
+        let Some(set) = common.table.set().cloned() else { return };
+        if !set.accepts(read.procedure, &read.pieces, true) {
+            return cx
+                .reject(|| format!("{from} has sent pieces that the procedure does not have"));
+        }
         let uses = read.pieces.iter().flat_map(|piece| set.rows(read.procedure, piece));
         let conflict = uses.into_iter().find_map(|(row, used)| self.accesses.conflict(&row, used));
         if let Some(txn) = conflict {
@@ -684,14 +695,14 @@ impl Leader {
 
     // Proposals.
 
-    fn put(&mut self, entry: Entry, replies: Vec<(NodeId, Reply)>) {
+    pub(super) fn put(&mut self, entry: Entry, replies: Vec<(NodeId, Reply)>) {
         let number = self.entry;
         self.entry += 1;
         self.unproposed.push_back(Proposal { number, entry: Some(entry), replies });
     }
 
     /// Sends replies once everything that was proposed before is chosen, and this replica still leads.
-    fn confirm(&mut self, replies: Vec<(NodeId, Reply)>) {
+    pub(super) fn confirm(&mut self, replies: Vec<(NodeId, Reply)>) {
         if let Some(last) = self.unproposed.back_mut() {
             return last.replies.extend(replies);
         }
@@ -736,6 +747,12 @@ impl Leader {
             }
         }
         self.window = self.window.and(common.table.window());
+        self.advance_sets(common);
+    }
+
+    /// Whether no transaction is under way here, as far as this leader knows.
+    pub(super) fn has_no_calls(&self) -> bool {
+        self.live.is_empty() && self.executing.is_empty()
     }
 
     // Time.
@@ -763,8 +780,11 @@ impl Leader {
         // What is blocked may have lost its question or the answer.
         let blocked: Vec<Version> = self.blocked.values().flatten().copied().collect();
         self.execute_all(blocked, common, cx);
+        self.asked.retain(|txn, _| self.blocked.contains_key(txn));
         self.report_over(common, cx);
         self.recoveries.repeat(common, cx);
+        self.advance_sets(common);
+        self.repeat_sets(common, cx);
     }
 
     fn recover(&mut self, txn: Version, call: &Arc<CallOf>, common: &mut Common, cx: &mut Cx<'_>) {

@@ -3,6 +3,7 @@
 mod leader;
 mod recovery;
 mod rows;
+mod sets;
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -153,6 +154,10 @@ impl Replica {
         let Server { common, leader: Some(leader), .. } = &mut self.server else { return };
         match reply {
             Reply::Status { txn, ancestors } => leader.on_status(txn, &ancestors, common, cx),
+            Reply::Drained { .. } | Reply::Installed { .. } => {
+                leader.on_set_reply(from, &reply, common);
+                leader.advance_sets(common);
+            }
             reply => leader.recoveries.on_reply(from, reply, &common.group, cx),
         }
     }

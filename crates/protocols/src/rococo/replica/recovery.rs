@@ -62,21 +62,9 @@ impl Recoveries {
     pub(super) fn on_reply(&mut self, from: NodeId, reply: Reply, group: &Group, cx: &mut Cx<'_>) {
         let at = from.partition();
         self.leaders.insert(at, from);
-        let (txn, step) = match reply {
-            Reply::Started(started) => {
-                let Some(run) = self.runs.get_mut(&started.txn) else { return };
-                (started.txn, run.on_started(at, started, group))
-            }
-            Reply::NotStarted { txn, why } => {
-                let Some(run) = self.runs.get_mut(&txn) else { return };
-                (txn, run.on_not_started(at, why))
-            }
-            Reply::Executed { txn, outputs } => {
-                let Some(run) = self.runs.get_mut(&txn) else { return };
-                (txn, run.on_executed(at, outputs))
-            }
-            _ => return,
-        };
+        let Some(txn) = reply.call() else { return };
+        let Some(run) = self.runs.get_mut(&txn) else { return };
+        let step = run.on_reply(at, reply, group);
         self.take(txn, step, group, cx);
     }
 

@@ -1,0 +1,212 @@
+//! Which set of procedures is in use.
+//!
+//! A new set can change which pieces are immediate. So it takes effect only when all calls under the former set have ended,
+//! at all partitions. The first partition decides:
+//!
+//! 1. It puts the new set into its log ([`Entry::Drain`]). From then on it starts no call under the former set, unless
+//!    another partition has started the call. It asks the other partitions to do the same.
+//! 2. A partition has *drained* when all of its calls have ended. A call ends at a partition only after it was executed at all
+//!    of its participants. A call that is started after step 1 somewhere was started before step 1 elsewhere, and has not
+//!    ended there. So when every partition has drained, no call is left.
+//! 3. The first partition puts the set in use ([`Entry::Install`]), and asks the others to do the same until they have.
+//!
+//! Every step is in a log, so a new leader goes on where the former one was. Calls name the version of their set. A partition
+//! refuses a call under another set, before it has started a piece.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serried_model::NodeId;
+use serried_procedures::ProcedureSet;
+
+use super::super::OF_SETS;
+use super::super::message::{Entry, Registered, Reply, Request};
+use super::Cx;
+use super::leader::{Common, Leader};
+
+/// What a leader knows of a change.
+#[derive(Debug, Default)]
+pub(super) struct Sets {
+    /// The set of the last [`Entry::Drain`] that was proposed, with its version.
+    draining: Option<(u64, Arc<ProcedureSet>)>,
+    /// The version of the last [`Entry::Install`] that was proposed.
+    installing: u64,
+    /// The clients that wait until a set is in use.
+    waiting: Vec<(NodeId, u64)>,
+    /// The replica that waits until this partition has drained.
+    asker: Option<NodeId>,
+    /// At the first partition: the others that have drained, and those that use the set that is in use.
+    drained: BTreeSet<u16>,
+    installed: BTreeSet<u16>,
+}
+
+impl Leader {
+    /// Whether calls are started only if another partition has started them.
+    pub(super) fn is_draining(&self, common: &Common) -> bool {
+        self.next_set(common).is_some()
+    }
+
+    fn next_set(&self, common: &Common) -> Option<(u64, Arc<ProcedureSet>)> {
+        let in_use = version(common);
+        let proposed = self.sets.draining.clone().filter(|(version, _)| *version > in_use);
+        common.table.next_set().cloned().or(proposed)
+    }
+
+    pub(super) fn on_register(
+        &mut self,
+        from: (NodeId, u64),
+        set: Arc<ProcedureSet>,
+        replaces: Option<u64>,
+        common: &Common,
+    ) {
+        let in_use = version(common);
+        let reply = |end| vec![(from.0, Reply::Registered { number: from.1, end })];
+        if let Some((version, next)) = self.next_set(common) {
+            if next != set {
+                return self.confirm(reply(Registered::Superseded { version }));
+            }
+            if !self.sets.waiting.contains(&from) {
+                self.sets.waiting.push(from);
+            }
+            return;
+        }
+        if common.table.set().is_some_and(|known| *known.set() == set) {
+            return self.confirm(reply(Registered::InUse { version: in_use }));
+        }
+        if replaces.is_some_and(|replaces| replaces != in_use) {
+            return self.confirm(reply(Registered::Superseded { version: in_use }));
+        }
+        if let Err(why) = fits(&set, common) {
+            return self.confirm(reply(Registered::Unfit(why)));
+        }
+        self.sets.waiting = vec![from];
+        self.drain(in_use + 1, set);
+    }
+
+    fn drain(&mut self, version: u64, set: Arc<ProcedureSet>) {
+        self.sets.drained.clear();
+        self.sets.draining = Some((version, set.clone()));
+        self.put(Entry::Drain { version, set }, Vec::new());
+    }
+
+    fn install(&mut self, version: u64, set: Arc<ProcedureSet>, replies: Vec<(NodeId, Reply)>) {
+        self.sets.installed.clear();
+        self.sets.installing = version;
+        self.put(Entry::Install { version, set }, replies);
+    }
+
+    pub(super) fn on_drain(
+        &mut self,
+        from: NodeId,
+        new: u64,
+        set: Arc<ProcedureSet>,
+        common: &Common,
+    ) {
+        if new <= version(common) {
+            return self.confirm(vec![(from, Reply::Drained { version: new })]);
+        }
+        if self.next_set(common).is_none_or(|(next, _)| next < new) {
+            self.drain(new, set);
+        }
+        self.sets.asker = Some(from);
+    }
+
+    pub(super) fn on_install(
+        &mut self,
+        from: NodeId,
+        new: u64,
+        set: Arc<ProcedureSet>,
+        common: &Common,
+    ) {
+        let replies = vec![(from, Reply::Installed { version: new })];
+        match new > version(common).max(self.sets.installing) {
+            true => self.install(new, set, replies),
+            false => self.confirm(replies),
+        }
+    }
+
+    /// A partition has taken a step.
+    pub(super) fn on_set_reply(&mut self, from: NodeId, reply: &Reply, common: &Common) {
+        let at = from.partition();
+        match reply {
+            Reply::Drained { version }
+                if self.next_set(common).is_some_and(|(next, _)| next == *version) =>
+            {
+                self.sets.drained.insert(at);
+            }
+            Reply::Installed { version: installed } if *installed >= version(common) => {
+                self.sets.installed.insert(at);
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes the next step of a change, if it is possible.
+    pub(super) fn advance_sets(&mut self, common: &Common) {
+        let Some((version, set)) = common.table.next_set().cloned() else {
+            let in_use = version(common);
+            if self.sets.draining.as_ref().is_some_and(|(draining, _)| *draining > in_use) {
+                return; // The entry is not chosen.
+            }
+            for (to, number) in core::mem::take(&mut self.sets.waiting) {
+                let end = Registered::InUse { version: in_use };
+                self.confirm(vec![(to, Reply::Registered { number, end })]);
+            }
+            return;
+        };
+        let is_empty = common.table.open().is_empty() && self.has_no_calls();
+        if !is_empty || self.sets.installing >= version {
+            return;
+        }
+        if common.partition() != OF_SETS {
+            if let Some(asker) = self.sets.asker.take() {
+                self.confirm(vec![(asker, Reply::Drained { version })]);
+            }
+        } else if self.sets.drained.len() + 1 == usize::from(common.group.partitions()) {
+            self.install(version, set, Vec::new());
+        }
+    }
+
+    /// Asks the partitions again that have not taken a step.
+    pub(super) fn repeat_sets(&self, common: &Common, cx: &mut Cx<'_>) {
+        if common.partition() != OF_SETS {
+            return;
+        }
+        let others = || (0..common.group.partitions()).filter(|at| *at != OF_SETS);
+        if let Some((version, set)) = common.table.next_set() {
+            for at in others().filter(|at| !self.sets.drained.contains(at)) {
+                let request = Request::Drain { version: *version, set: set.clone() };
+                self.recoveries.send(at, request, &common.group, cx);
+            }
+        } else if let Some(set) = common.table.set() {
+            for at in others().filter(|at| !self.sets.installed.contains(at)) {
+                let (version, set) = (set.version(), set.set().clone());
+                let request = Request::Install { version, set };
+                self.recoveries.send(at, request, &common.group, cx);
+            }
+        }
+    }
+}
+
+/// The version of the set that is in use; 0 if there is none.
+fn version(common: &Common) -> u64 {
+    common.table.set().map_or(0, |set| set.version())
+}
+
+/// Whether a set can replace the one that is in use.
+fn fits(set: &ProcedureSet, common: &Common) -> Result<(), String> {
+    set.validate().map_err(|wrong| wrong.to_string())?;
+    let tables = common.table.set().map_or(&[][..], |known| known.tables());
+    if !set.tables.starts_with(tables) {
+        return Err("it lacks tables that are in use, or declares them otherwise; add to the set that is registered"
+            .to_owned());
+    }
+    match set.procedures.iter().find(|procedure| !procedure.merged.is_empty()) {
+        Some(procedure) => Err(format!(
+            "procedure `{}` has merged pieces, which this protocol can't execute; let fewer pieces need the outputs of \
+             others",
+            procedure.name
+        )),
+        None => Ok(()),
+    }
+}
