@@ -295,10 +295,6 @@ impl Visitor<Procedures> for Trials {
 
     fn visit<P: Protocol<Family = Procedures>>(self) {
         let Trials { workload, faults, replicas } = self;
-        // A check of an account and a deposit conflict, so a transfer is one merged piece.
-        if workload == "bank-calls" && !P::OFFERS.merged {
-            return;
-        }
         let mut committed = 0;
         for seed in seeds(40) {
             let trial = Trial { seed, workload, faults, replicas };
