@@ -12,6 +12,9 @@ use serried_actor::Settings;
 use serried_model::{FamilyName, Geography, NodeId};
 use serried_protocols::ProtocolInfo;
 
+use crate::misuse::{
+    LEAST_DEADLINE, MOST_CLIENTS, MOST_KEYS, MOST_SECONDS, MOST_THETA, number, seconds_above_0,
+};
 use crate::wing::{self, FamilyArguments, Wing};
 
 /// Which workload, and how large.
@@ -23,18 +26,18 @@ pub(crate) struct WorkloadArguments {
     /// How many keys, counters, accounts or lists there are [default: 1000000 for retwis, f1, f1-wf and tao, 10
     /// for bank and bank-calls, 8 for list-append, list-append-calls and register, 1 for counter, 1000 for
     /// counter-calls; for ycsb and tail-at-scale 1000 of each client's own, or 1000000 with --theta]
-    #[arg(long)]
+    #[arg(long, value_parser = number(1..=MOST_KEYS))]
     pub(crate) keys: Option<u64>,
-    /// The exponent of the Zipf distribution of keys; 0 is uniform [default: 0.8 for f1, f1-wf and tao, 0.9 for
+    /// The exponent of the Zipf distribution of keys, at most 10; 0 is uniform [default: 0.8 for f1, f1-wf and tao, 0.9 for
     /// others; ycsb and tail-at-scale have --conflicts unless it is given]
-    #[arg(long)]
+    #[arg(long, value_parser = number(0.0..=MOST_THETA))]
     pub(crate) theta: Option<f64>,
     /// The length of a key in bytes
-    #[arg(long, default_value_t = 8)]
+    #[arg(long, default_value_t = 8, value_parser = number(8..=MOST_KEY_BYTES))]
     pub(crate) key_bytes: usize,
     /// The length of a value in bytes [default: 8; for f1 and f1-wf 1600 with a standard deviation of 119; for
     /// tao 1000 to 4000]
-    #[arg(long)]
+    #[arg(long, value_parser = number(8..=MOST_VALUE_BYTES))]
     pub(crate) value_bytes: Option<usize>,
     /// For f1, f1-wf and tao: the share of transactions that write [default: 0.003, 0.3 and 0.002]. For
     /// registers: the share of operations that write; operations that neither read nor write are
@@ -63,22 +66,7 @@ impl WorkloadArguments {
 
     /// The workload, which is of the family `W`.
     pub(crate) fn workload<W: Wing>(&self) -> anyhow::Result<Arc<W::Workload>> {
-        self.check()?;
         W::workload(self)
-    }
-
-    fn check(&self) -> anyhow::Result<()> {
-        if let Some(theta) = self.theta {
-            anyhow::ensure!(
-                theta >= 0.0 && theta.is_finite(),
-                "--theta {theta} is no exponent: it must be 0 or more"
-            );
-        }
-        anyhow::ensure!(
-            self.key_bytes >= 8 && self.value_bytes.is_none_or(|bytes| bytes >= 8),
-            "keys and values have at least 8 bytes"
-        );
-        Ok(())
     }
 }
 
@@ -87,7 +75,7 @@ impl WorkloadArguments {
 pub(crate) struct OpenLoopArguments {
     /// An open loop: this many transactions per second arrive at all clients together, as a Poisson process,
     /// whether or not earlier ones have ended. Latencies are counted from the arrival
-    #[arg(long, value_name = "PER SECOND")]
+    #[arg(long, value_name = "PER SECOND", value_parser = rate)]
     pub(crate) rate: Option<f64>,
     /// With --rate: how many transactions each client may have open. A transaction that arrives when there are
     /// as many is dropped, so that an overloaded system can recover; the report says how many were dropped
@@ -96,10 +84,21 @@ pub(crate) struct OpenLoopArguments {
     pub(crate) most_open: usize,
 }
 
+/// The longest key and value, in bytes.
+const MOST_KEY_BYTES: usize = 1 << 16;
+const MOST_VALUE_BYTES: usize = 16 << 20;
 /// The largest number of transactions that one client may have open.
 const MOST_OPEN: u64 = 1 << 16;
 /// The largest number of transactions per second that can be scheduled.
 pub(crate) const MOST_PER_S: f64 = 1e7;
+/// The longest wait between two attempts, in milliseconds.
+const MOST_BACKOFF_MS: f64 = 1e6;
+
+/// Reads a number of transactions per second.
+fn rate(text: &str) -> Result<f64, String> {
+    let read = text.parse::<f64>().ok().filter(|rate| *rate > 0.0 && *rate <= MOST_PER_S);
+    read.ok_or_else(|| format!("choose above 0, and at most {MOST_PER_S}"))
+}
 
 /// How the load is made, and for how long.
 #[derive(Args, Clone)]
@@ -110,31 +109,31 @@ pub(crate) struct LoadArguments {
     pub(crate) protocol: Vec<String>,
     /// How many clients there are; without --rate each runs one transaction or request after the other. Several
     /// numbers, separated by commas, are a run each
-    #[arg(long, value_delimiter = ',', default_value = "16")]
+    #[arg(long, value_delimiter = ',', default_value = "16", value_parser = number(1..=MOST_CLIENTS))]
     pub(crate) clients: Vec<usize>,
     #[command(flatten)]
     pub(crate) open_loop: OpenLoopArguments,
     /// How long to measure, in seconds
-    #[arg(long, default_value_t = 5.0)]
+    #[arg(long, default_value_t = 5.0, value_parser = seconds_above_0)]
     pub(crate) seconds: f64,
     /// How long to run before that, in seconds
-    #[arg(long, default_value_t = 1.0)]
+    #[arg(long, default_value_t = 1.0, value_parser = number(0.0..=MOST_SECONDS))]
     pub(crate) warm_up: f64,
     /// How long to run after that, in seconds
-    #[arg(long, default_value_t = 0.2)]
+    #[arg(long, default_value_t = 0.2, value_parser = number(0.0..=MOST_SECONDS))]
     pub(crate) cool_down: f64,
     /// The seed of every random choice
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
     /// The longest that a transaction may take with all its attempts, in seconds
-    #[arg(long, default_value_t = 30.0)]
+    #[arg(long, default_value_t = 30.0, value_parser = number(LEAST_DEADLINE..=MOST_SECONDS))]
     pub(crate) deadline: f64,
     /// The longest wait before the first retry of an aborted transaction, in milliseconds; it doubles
     /// from retry to retry
-    #[arg(long, default_value_t = 1.0)]
+    #[arg(long, default_value_t = 1.0, value_parser = number(0.0..=MOST_BACKOFF_MS))]
     pub(crate) backoff_first_ms: f64,
     /// The longest wait between two attempts, in milliseconds
-    #[arg(long, default_value_t = 2500.0)]
+    #[arg(long, default_value_t = 2500.0, value_parser = number(0.0..=MOST_BACKOFF_MS))]
     pub(crate) backoff_most_ms: f64,
     /// Record the history in this file, as JSON lines in Jepsen's form, and check it; if there are several
     /// runs, each one's protocol and number of clients are added to the name
@@ -157,30 +156,6 @@ impl LoadArguments {
         }
         self.protocol.iter().try_for_each(|protocol| wing::fits::<W>(workload, protocol))?;
         Ok(self.protocol.clone())
-    }
-
-    /// Checks what can be wrong before anything is started.
-    pub(crate) fn validate(&self) -> anyhow::Result<()> {
-        anyhow::ensure!(
-            self.clients.iter().all(|clients| *clients > 0),
-            "--clients must be above 0"
-        );
-        if let Some(rate) = self.open_loop.rate {
-            anyhow::ensure!(
-                rate > 0.0 && rate <= MOST_PER_S,
-                "--rate {rate} is no number of transactions per second: it must be above 0, and at most {MOST_PER_S}"
-            );
-        }
-        let times = [self.seconds, self.warm_up, self.cool_down, self.deadline];
-        let times = times.into_iter().chain([self.backoff_first_ms, self.backoff_most_ms]);
-        for time in times {
-            anyhow::ensure!(
-                (0.0..1e6).contains(&time),
-                "{time} is no time: it must be 0 or more, and below a million"
-            );
-        }
-        anyhow::ensure!(self.seconds > 0.0, "--seconds must be above 0");
-        Ok(())
     }
 
     pub(crate) fn deadline(&self) -> Duration {

@@ -16,6 +16,7 @@ use crate::arguments::{LoadArguments, WorkloadArguments, geographies, partitions
 use crate::cluster::{Cluster, Plan};
 use crate::cost::Spent;
 use crate::load::Load;
+use crate::misuse::Misuse;
 use crate::progress::Progress;
 use crate::table::{self, Row};
 use crate::wing::{self, Preparation, Wing, with_wing};
@@ -89,7 +90,6 @@ impl Bench {
 
     fn measure_as<W: Wing>(&self) -> anyhow::Result<(Vec<Row>, Ended)> {
         let workload = self.workload.workload::<W>()?;
-        self.load.validate()?;
         W::check_load(&workload, &self.load)?;
         let geography = self.geo.as_deref().map(Geography::named).transpose()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -101,7 +101,13 @@ impl Bench {
             let database = runtime.block_on(cluster.connect(None))?;
             let known = database.keyspaces().into_iter().find(|info| info.name == self.keyspace);
             let protocol = known.map_or(String::new(), |info| info.protocol);
-            wing::fits::<W>(&workload, &protocol)?;
+            let fits = wing::fits::<W>(&workload, &protocol);
+            fits.map_err(|wrong| {
+                Misuse(format!(
+                    "{wrong}; the protocol is that of keyspace `{}`: choose another --keyspace or workload",
+                    self.keyspace
+                ))
+            })?;
             drop(database);
             let run = (protocol.as_str(), self.load.clients.len() > 1);
             for clients in &self.load.clients {
@@ -113,7 +119,7 @@ impl Bench {
             return Ok((rows, ended));
         }
         let checked = W::NAME.check_replicas(self.replicas);
-        checked.map_err(|reason| anyhow::anyhow!("--replicas {}: {reason}", self.replicas))?;
+        checked.map_err(|reason| Misuse(format!("--replicas {}: {reason}", self.replicas)))?;
         let protocols = self.load.protocols::<W>(&workload)?;
         let several = protocols.len() * self.load.clients.len() > 1;
         for protocol in &protocols {

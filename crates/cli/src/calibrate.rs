@@ -11,6 +11,7 @@ use serried_reproduce::Costs;
 
 use crate::Ended;
 use crate::arguments::protocols_of;
+use crate::misuse::{MOST_CLIENTS, number};
 use crate::progress::Progress;
 
 const EXAMPLES: &str = "\
@@ -35,10 +36,10 @@ pub(crate) struct Calibrate {
     #[arg(long, default_value = serried_protocols::DEFAULT, value_parser = protocols_of(FamilyName::Transactions))]
     protocol: String,
     /// How many clients there are
-    #[arg(long, default_value_t = 32)]
+    #[arg(long, default_value_t = 32, value_parser = number(1..=MOST_CLIENTS))]
     clients: usize,
     /// How long to measure in each run, in seconds
-    #[arg(long, default_value_t = 0.8)]
+    #[arg(long, default_value_t = 0.8, value_parser = number(0.01..=600.0))]
     seconds: f64,
     /// Print what was measured as JSON
     #[arg(long)]
@@ -47,12 +48,6 @@ pub(crate) struct Calibrate {
 
 impl Calibrate {
     pub(crate) fn run(self) -> anyhow::Result<Ended> {
-        anyhow::ensure!(self.clients > 0, "--clients must be above 0");
-        anyhow::ensure!(
-            self.seconds > 0.0 && self.seconds <= 600.0,
-            "--seconds {}: it must be above 0, and at most 600",
-            self.seconds
-        );
         let calibrate = serried_calibrate::Calibrate {
             protocol: self.protocol.clone(),
             clients: self.clients,

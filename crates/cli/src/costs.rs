@@ -6,6 +6,8 @@ use anyhow::Context;
 use clap::Args;
 use serried_reproduce::Costs;
 
+use crate::misuse::number;
+
 /// What computing costs in simulations.
 #[derive(Args, Clone)]
 pub(crate) struct CostArguments {
@@ -14,18 +16,13 @@ pub(crate) struct CostArguments {
     #[arg(long, value_name = "FILE")]
     costs: Option<PathBuf>,
     /// Simulate a CPU that takes this many times as long
-    #[arg(long, default_value_t = 1.0)]
+    #[arg(long, default_value_t = 1.0, value_parser = number(0.0..=1e6))]
     cpu_factor: f64,
 }
 
 impl CostArguments {
     /// The costs to simulate.
     pub(crate) fn read(&self) -> anyhow::Result<Costs> {
-        anyhow::ensure!(
-            (0.0..=1e6).contains(&self.cpu_factor),
-            "--cpu-factor {} must be 0 or more, and at most a million",
-            self.cpu_factor
-        );
         let costs = match &self.costs {
             None => Costs::default(),
             Some(file) => {

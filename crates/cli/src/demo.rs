@@ -5,6 +5,7 @@ use clap::Args;
 use crate::Ended;
 use crate::arguments::{LoadArguments, OpenLoopArguments, WorkloadArguments};
 use crate::bench::Bench;
+use crate::misuse::{MOST_CLIENTS, MOST_KEYS, MOST_THETA, number, seconds_above_0};
 use crate::table;
 use crate::wing::FamilyArguments;
 
@@ -21,16 +22,16 @@ Examples:
   serried demo --clients 16 --theta 1.1 --seconds 10")]
 pub(crate) struct Demo {
     /// How many clients there are, each of which runs one transaction after the other
-    #[arg(long, default_value_t = 64)]
+    #[arg(long, default_value_t = 64, value_parser = number(1..=MOST_CLIENTS))]
     clients: usize,
-    /// The exponent of the Zipf distribution of keys; 0 is uniform
-    #[arg(long, default_value_t = 0.9)]
+    /// The exponent of the Zipf distribution of keys, at most 10; 0 is uniform
+    #[arg(long, default_value_t = 0.9, value_parser = number(0.0..=MOST_THETA))]
     theta: f64,
     /// How many keys there are
-    #[arg(long, default_value_t = 1_000_000)]
+    #[arg(long, default_value_t = 1_000_000, value_parser = number(1..=MOST_KEYS))]
     keys: u64,
     /// How long to measure each protocol, in seconds
-    #[arg(long, default_value_t = 4.0)]
+    #[arg(long, default_value_t = 4.0, value_parser = seconds_above_0)]
     seconds: f64,
     /// Print the results as JSON
     #[arg(long)]

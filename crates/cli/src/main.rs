@@ -2,6 +2,8 @@
 
 #[macro_use]
 mod output;
+#[macro_use]
+mod misuse;
 
 mod arguments;
 mod bench;
@@ -38,7 +40,9 @@ use clap::{Parser, Subcommand, ValueEnum};
 use serried_model::{FamilyName, Guarantee};
 use tracing_subscriber::EnvFilter;
 
+use misuse::Misuse;
 use output::Unwritten;
+use serried_workload::WorkloadError;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -207,7 +211,10 @@ fn main() -> ExitCode {
         Ok(Ended::Unknown) => ExitCode::from(4),
         Err(error) => {
             eprintln!("serried: {}", text(&error));
-            ExitCode::FAILURE
+            match error.is::<Misuse>() || error.is::<WorkloadError>() {
+                true => ExitCode::from(2),
+                false => ExitCode::FAILURE,
+            }
         }
     }
 }

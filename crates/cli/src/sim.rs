@@ -15,6 +15,7 @@ use crate::arguments::{LoadArguments, WorkloadArguments, geographies, partitions
 use crate::costs::CostArguments;
 use crate::faults::FaultArguments;
 use crate::load::{Inspected, Load};
+use crate::misuse::{Misuse, number, partial_share};
 use crate::progress::Progress;
 use crate::table::{self, Row, Simulation};
 use crate::wing::{Wing, with_wing};
@@ -35,6 +36,11 @@ Examples:
 
 /// The longest that the inspection of a database may take, in simulated time.
 const INSPECTION: Duration = Duration::from_secs(100_000);
+
+/// The most cores of a replica.
+const MOST_CORES: usize = 4096;
+/// By how much clocks can be off, in milliseconds: a minute.
+const MOST_SKEW_MS: f64 = 6e4;
 
 /// Measure a workload in simulated time, in any geography.
 ///
@@ -58,24 +64,24 @@ pub(crate) struct Sim {
     #[arg(long, default_value_t = 1, value_parser = partitions())]
     partitions: u16,
     /// How many cores a replica has
-    #[arg(long, default_value_t = 20)]
+    #[arg(long, default_value_t = 20, value_parser = number(1..=MOST_CORES))]
     cores: usize,
     #[command(flatten)]
     costs: CostArguments,
     /// By how much clocks are off at most, in milliseconds
-    #[arg(long, default_value_t = 0.5)]
+    #[arg(long, default_value_t = 0.5, value_parser = number(0.0..=MOST_SKEW_MS))]
     skew_ms: f64,
     /// By which share of a link's delay a message may be late
-    #[arg(long, default_value_t = 0.01)]
+    #[arg(long, default_value_t = 0.01, value_parser = partial_share)]
     jitter: f64,
     /// The share of messages that are lost
-    #[arg(long, default_value_t = 0.0)]
+    #[arg(long, default_value_t = 0.0, value_parser = partial_share)]
     loss: f64,
     /// The share of messages that arrive twice
-    #[arg(long, default_value_t = 0.0)]
+    #[arg(long, default_value_t = 0.0, value_parser = partial_share)]
     duplication: f64,
     /// The share of messages that later ones may overtake
-    #[arg(long, default_value_t = 0.0)]
+    #[arg(long, default_value_t = 0.0, value_parser = partial_share)]
     reordering: f64,
     #[command(flatten)]
     pub(crate) faults: FaultArguments,
@@ -85,17 +91,12 @@ impl Sim {
     /// Checks what can be wrong before anything is started; returns the geography.
     pub(crate) fn validate<W: Wing>(&self) -> anyhow::Result<Geography> {
         let workload = self.workload.workload::<W>()?;
-        self.load.validate()?;
         W::check_load(&workload, &self.load)?;
         let geography = Geography::named(&self.geo)?;
         self.load.protocols::<W>(&workload)?;
         self.costs.read()?;
         let checked = W::NAME.check_replicas(self.replicas);
-        checked.map_err(|reason| anyhow::anyhow!("--replicas {}: {reason}", self.replicas))?;
-        anyhow::ensure!(self.cores > 0, "--cores must be above 0");
-        for share in [self.jitter, self.loss, self.duplication, self.reordering] {
-            anyhow::ensure!((0.0..1.0).contains(&share), "{share} is no share: 0 or more, below 1");
-        }
+        checked.map_err(|reason| Misuse(format!("--replicas {}: {reason}", self.replicas)))?;
         Ok(geography)
     }
 

@@ -18,6 +18,7 @@ use serried_windows::{Collector, KeyWindows, analyse, text, timeline};
 use crate::Ended;
 use crate::live;
 use crate::load::Load;
+use crate::misuse::number;
 use crate::progress::Progress;
 use crate::sim::Sim;
 
@@ -35,6 +36,9 @@ pub(crate) const MOST_EVENTS: usize = 1 << 20;
 /// windows at its edges are whole.
 pub(crate) const MARGIN_ROUND_TRIPS: u32 = 6;
 pub(crate) const LEAST_MARGIN: Duration = Duration::from_millis(250);
+
+/// The most keys to show.
+const MOST_HOTTEST: usize = 1000;
 
 /// See what bounds the throughput of the hottest keys.
 ///
@@ -63,13 +67,13 @@ pub(crate) struct Windows {
     #[arg(long = "key", id = "key", value_name = "KEY", conflicts_with = SIMULATED)]
     pub(crate) keys: Vec<String>,
     /// How many keys to show
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 3, value_parser = number(1..=MOST_HOTTEST))]
     pub(crate) hottest: usize,
     /// How long a time is shown, in ms or s
     #[arg(long = "for", id = "for", value_name = "TIME", default_value = "300ms", value_parser = time)]
     pub(crate) span: Duration,
     /// How many transactions to list for each key
-    #[arg(long, default_value_t = 8)]
+    #[arg(long, default_value_t = 8, value_parser = number(0..=MOST_EVENTS))]
     list: usize,
     /// Draw the windows as a timeline into this file; if there are several runs, each one's protocol and
     /// number of clients are added to the name
@@ -139,15 +143,13 @@ struct Seen {
 
 impl Windows {
     pub(crate) fn run(self) -> anyhow::Result<Ended> {
-        anyhow::ensure!(self.hottest > 0, "--hottest must be above 0");
         let what = &self.sim.workload.workload;
         if !self.simulated {
             let workloads = serried_workload::list();
-            anyhow::ensure!(
+            demand!(
                 workloads.iter().all(|workload| workload.name != what),
                 "`{what}` is no cluster's address: write serried://host:port, or --sim {what}"
             );
-            self.sim.load.validate()?;
             return live::run(&self, what);
         }
         let geography = self.sim.validate::<Transactions>()?;

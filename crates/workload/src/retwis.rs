@@ -25,10 +25,13 @@ pub struct Retwis {
     popularity: Zipf<f64>,
 }
 
+/// How many keys are drawn for a transaction, before the remaining ones are chosen without drawing.
+const MOST_DRAWS: usize = 1000;
+
 impl Retwis {
-    /// By default 10 million keys, as in the paper.
+    /// By default 10 million keys, as in the paper, and at least [`Retwis::LEAST_KEYS`].
     pub fn new(parameters: &Parameters) -> Retwis {
-        let keys = parameters.keys.unwrap_or(10_000_000).max(16);
+        let keys = parameters.keys.unwrap_or(10_000_000).max(Retwis::LEAST_KEYS);
         let popularity = Zipf::new(keys as f64, parameters.theta_or(0.9));
         Retwis {
             keys,
@@ -39,15 +42,25 @@ impl Retwis {
         }
     }
 
+    /// The least number of keys.
+    pub const LEAST_KEYS: u64 = 16;
+
     /// `count` different keys.
     fn draw(&self, count: usize, random: &mut Pcg64Mcg) -> Vec<u64> {
         let mut keys = Vec::with_capacity(count);
-        while keys.len() < count {
+        for _ in 0..MOST_DRAWS {
+            if keys.len() == count {
+                return keys;
+            }
             let key = self.popularity.sample(random) as u64 - 1;
             if !keys.contains(&key) {
                 keys.push(key);
             }
         }
+        // If a few keys have nearly all the weight, take the next ones in order of popularity.
+        let missing: Vec<u64> =
+            (0..self.keys).filter(|key| !keys.contains(key)).take(count).collect();
+        keys.extend(missing.into_iter().take(count - keys.len()));
         keys
     }
 }
@@ -181,5 +194,15 @@ mod tests {
         // 1 over the sum of k^-0.9 for k up to a million, which is 30.2.
         assert!((0.030..0.036).contains(&share(0.9)));
         assert!(share(0.0) < 0.001);
+    }
+
+    #[test]
+    fn different_keys_are_drawn_even_if_one_has_nearly_all_the_weight() {
+        for theta in [10.0, 1e3] {
+            let parameters =
+                Parameters { keys: Some(100), theta: Some(theta), ..Parameters::default() };
+            let keys = Retwis::new(&parameters).draw(10, &mut Pcg64Mcg::seed_from_u64(1));
+            assert_eq!(keys, (0..10).collect::<Vec<_>>());
+        }
     }
 }

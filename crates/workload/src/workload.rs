@@ -108,6 +108,12 @@ pub trait Workload: Send + Sync + 'static {
     /// workload needs this if loading its keys does not make the database as it was before its first run.
     fn start_afresh(&self, _after: Version) {}
 
+    /// Whether a run leaves keys behind that would be wrong in the next one, even after loading and
+    /// [`Workload::start_afresh`]. If so, a history can be checked only of the first run on a keyspace.
+    fn needs_an_unused_keyspace(&self) -> bool {
+        false
+    }
+
     /// The `i`-th key to load before a run, and its value. `None` after the last one. The workload treats an absent key
     /// like a loaded one, so loading only gives the database a realistic size.
     fn initial(&self, i: u64) -> Option<(Key, Value)>;
@@ -217,11 +223,32 @@ impl WorkloadInfo {
     }
 }
 
+/// The most accounts: every audit reads all of them in one transaction.
+const MOST_ACCOUNTS: u64 = 10_000;
+/// The most lists at a time: each has a counter.
+const MOST_LISTS: u64 = 1 << 20;
+
+/// Checks that so many keys are possible, if their number is chosen.
+fn check_keys(keys: Option<u64>, least: u64, most: u64) -> Result<(), WorkloadError> {
+    match keys.filter(|keys| !(least..=most).contains(keys)) {
+        None => Ok(()),
+        Some(keys) if most == u64::MAX => Err(WorkloadError::Keys(format!(
+            "{keys} keys are not possible: choose {least} or more"
+        ))),
+        Some(keys) => Err(WorkloadError::Keys(format!(
+            "{keys} keys are not possible: choose from {least} to {most}"
+        ))),
+    }
+}
+
 const WORKLOADS: &[WorkloadInfo] = &[
     WorkloadInfo {
         name: "retwis",
         summary: "a social network: short transactions, half of them read-only (000 Table 4)",
-        make: Make::Transactions(|parameters| Ok(Arc::new(Retwis::new(parameters)))),
+        make: Make::Transactions(|parameters| {
+            check_keys(parameters.keys, Retwis::LEAST_KEYS, u64::MAX)?;
+            Ok(Arc::new(Retwis::new(parameters)))
+        }),
     },
     WorkloadInfo {
         name: "tpcc",
@@ -246,17 +273,26 @@ const WORKLOADS: &[WorkloadInfo] = &[
     WorkloadInfo {
         name: "bank",
         summary: "transfers between accounts, and audits: the total never changes",
-        make: Make::Transactions(|parameters| Ok(Arc::new(Bank::new(parameters)))),
+        make: Make::Transactions(|parameters| {
+            check_keys(parameters.keys, 2, MOST_ACCOUNTS)?;
+            Ok(Arc::new(Bank::new(parameters)))
+        }),
     },
     WorkloadInfo {
         name: "list-append",
         summary: "appends to and reads of lists, whose histories speak for themselves",
-        make: Make::Transactions(|parameters| Ok(Arc::new(ListAppend::new(parameters)))),
+        make: Make::Transactions(|parameters| {
+            check_keys(parameters.keys, 1, MOST_LISTS)?;
+            Ok(Arc::new(ListAppend::new(parameters)))
+        }),
     },
     WorkloadInfo {
         name: "counter",
         summary: "a few counters that everybody increments",
-        make: Make::Transactions(|parameters| Ok(Arc::new(Counter::new(parameters)))),
+        make: Make::Transactions(|parameters| {
+            check_keys(parameters.keys, 1, u64::MAX)?;
+            Ok(Arc::new(Counter::new(parameters)))
+        }),
     },
     WorkloadInfo {
         name: "ycsb",
@@ -271,7 +307,10 @@ const WORKLOADS: &[WorkloadInfo] = &[
     WorkloadInfo {
         name: "register",
         summary: "registers: operations on a few keys whose histories can be checked",
-        make: Make::Registers(|parameters| Ok(Arc::new(RegisterMix::new(parameters)?))),
+        make: Make::Registers(|parameters| {
+            check_keys(parameters.keys, 1, u64::MAX)?;
+            Ok(Arc::new(RegisterMix::new(parameters)?))
+        }),
     },
     WorkloadInfo {
         name: "counter-calls",
@@ -425,6 +464,28 @@ mod tests {
                 .to_string()
                 .starts_with("`bank` is no workload of registers; choose one of ycsb,")
         );
+    }
+
+    #[test]
+    fn a_number_of_keys_that_is_not_possible_is_refused_by_every_workload() {
+        for info in list().iter().filter(|info| info.name != "tpcc") {
+            let keys = Some(0);
+            let refused = match info.family() {
+                FamilyName::Registers => {
+                    let parameters = RegisterParameters { keys, ..RegisterParameters::default() };
+                    named_registers(info.name, &parameters).err()
+                }
+                _ => named(info.name, &Parameters { keys, ..Parameters::default() }).err(),
+            };
+            let error = refused.expect(info.name).to_string();
+            assert!(error.starts_with("0 keys") && error.contains("choose"), "{error}");
+        }
+        for (name, keys) in
+            [("retwis", 15), ("bank", 1), ("bank", u64::MAX), ("list-append", u64::MAX)]
+        {
+            let parameters = Parameters { keys: Some(keys), ..Parameters::default() };
+            assert!(named(name, &parameters).is_err(), "{name} {keys}");
+        }
     }
 
     #[test]

@@ -12,8 +12,12 @@ use serried_reproduce::{Effort, Engine, Figure, Findings, Search};
 use crate::Ended;
 use crate::arguments::{MOST_PER_S, protocols};
 use crate::costs::CostArguments;
+use crate::misuse::{MOST_CLIENTS, MOST_KEYS, MOST_SECONDS, Misuse, number, seconds_above_0};
 use crate::wing::registers::offers_rmws;
 use teller::Teller;
+
+/// The most simulations at the same time.
+const MOST_JOBS: usize = 1024;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -52,25 +56,25 @@ pub(crate) struct Reproduce {
     fresh: bool,
     /// The client counts, from few to many, separated by commas; only one for figures of latencies and of
     /// systems under load
-    #[arg(long, value_delimiter = ',')]
+    #[arg(long, value_delimiter = ',', value_parser = number(1..=MOST_CLIENTS))]
     clients: Option<Vec<usize>>,
     /// For figures of systems under load: how many transactions per second are offered, run by run, separated
     /// by commas [default: double the load from run to run until a system can't follow]
-    #[arg(long, value_name = "PER SECOND", value_delimiter = ',')]
+    #[arg(long, value_name = "PER SECOND", value_delimiter = ',', value_parser = number(1.0..=MOST_PER_S))]
     rate: Option<Vec<f64>>,
     /// How long to measure each run, in simulated seconds
-    #[arg(long)]
+    #[arg(long, value_parser = seconds_above_0)]
     seconds: Option<f64>,
     /// How long to run before that, in simulated seconds
-    #[arg(long)]
+    #[arg(long, value_parser = number(0.0..=MOST_SECONDS))]
     warm_up: Option<f64>,
     /// End warming up, and then measuring, after this many committed transactions or operations; this
     /// bounds memory, too
-    #[arg(long)]
+    #[arg(long, value_parser = number(1..=u64::MAX))]
     most_transactions: Option<u64>,
     /// How many keys there are, or warehouses for TPC-C, instead of the paper's number; for registers, how many
     /// each client has of its own
-    #[arg(long)]
+    #[arg(long, value_parser = number(1..=MOST_KEYS))]
     keys: Option<u64>,
     #[command(flatten)]
     costs: CostArguments,
@@ -78,7 +82,7 @@ pub(crate) struct Reproduce {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// How many simulations to run at the same time [default: as many as there are cores]
-    #[arg(long)]
+    #[arg(long, value_parser = number(1..=MOST_JOBS))]
     jobs: Option<usize>,
     /// Print the findings as JSON
     #[arg(long)]
@@ -110,15 +114,16 @@ impl Reproduce {
             let family = serried_protocols::info(protocol).map(|info| info.family);
             let Some(family) = family.filter(|family| *family != wanted) else { continue };
             let choices = serried_protocols::of(wanted).map(|protocol| protocol.name);
-            anyhow::bail!(
-                "`{}` is a figure of {wanted}, and `{protocol}` has {family}: choose of {}",
-                self.figure,
-                choices.collect::<Vec<_>>().join(", ")
+            let choices = choices.collect::<Vec<_>>().join(", ");
+            let figure = &self.figure;
+            let wrong = format!(
+                "`{figure}` is a figure of {wanted}, and `{protocol}` has {family}: choose of {choices}"
             );
+            return Err(Misuse(wrong).into());
         }
         let mut modifying = self.protocol.iter().flatten().filter(|_| figure.modifies());
         if let Some(unable) = modifying.find(|protocol| !offers_rmws(protocol)) {
-            anyhow::bail!("`{unable}` has no read-modify-writes, and `{}` does some", figure.name);
+            demand!(false, "`{unable}` has no read-modify-writes, and `{}` does some", figure.name);
         }
         Ok(())
     }
@@ -147,26 +152,14 @@ impl Reproduce {
     /// The client counts that are asked for.
     fn clients(&self) -> anyhow::Result<Option<Vec<usize>>> {
         if let Some(clients) = &self.clients {
-            anyhow::ensure!(
-                !clients.is_empty() && clients.is_sorted() && clients[0] > 0,
-                "--clients must be above 0 and ascending"
-            );
+            demand!(clients.is_sorted(), "--clients must be ascending");
         }
-        anyhow::ensure!(self.keys != Some(0), "--keys 0: there must be something to work on");
         Ok(self.clients.clone())
     }
 
     /// The times to run and measure, those of an effort unless others are asked for.
-    fn times(&self, warm_up_s: f64, measured_s: f64) -> anyhow::Result<(f64, f64)> {
-        let times = (self.warm_up.unwrap_or(warm_up_s), self.seconds.unwrap_or(measured_s));
-        for time in [times.0, times.1] {
-            anyhow::ensure!(
-                (0.0..1e5).contains(&time),
-                "{time} s is no time to run: it must be 0 or more, and below 100000"
-            );
-        }
-        anyhow::ensure!(times.1 > 0.0, "--seconds must be above 0");
-        Ok(times)
+    fn times(&self, warm_up_s: f64, measured_s: f64) -> (f64, f64) {
+        (self.warm_up.unwrap_or(warm_up_s), self.seconds.unwrap_or(measured_s))
     }
 
     fn threads(&self) -> usize {
@@ -189,17 +182,17 @@ impl Reproduce {
     /// The figure's effort, with what is asked for instead.
     fn effort(&self, figure: &Figure) -> anyhow::Result<Effort> {
         let mut effort = figure.effort(self.quick);
-        (effort.warm_up_s, effort.measured_s) = self.times(effort.warm_up_s, effort.measured_s)?;
+        (effort.warm_up_s, effort.measured_s) = self.times(effort.warm_up_s, effort.measured_s);
         effort.most_operations = self.most_transactions.unwrap_or(effort.most_operations);
         effort.size = self.keys;
         let asked = self.clients()?;
         if let Some(asked) = &asked {
             let can_be = asked.len() == 1 || figure.varies_clients();
-            anyhow::ensure!(can_be, "`{}` has one number of --clients", figure.name);
+            demand!(can_be, "`{}` has one number of --clients", figure.name);
         }
         match &mut effort.search {
             Search::Clients { counts, patience } => {
-                anyhow::ensure!(
+                demand!(
                     self.rate.is_none(),
                     "--rate is for figures of systems under load, and `{}` is none",
                     figure.name
@@ -219,11 +212,7 @@ impl Reproduce {
     /// The rates that are asked for.
     fn rates(&self) -> anyhow::Result<Vec<f64>> {
         let rates = self.rate.clone().unwrap_or_default();
-        let can_be = rates.iter().all(|rate| (1.0..=MOST_PER_S).contains(rate));
-        anyhow::ensure!(
-            can_be && rates.is_sorted(),
-            "--rate must be ascending numbers of transactions per second, each from 1 to {MOST_PER_S}"
-        );
+        demand!(rates.is_sorted(), "--rate must be ascending numbers of transactions per second");
         Ok(rates)
     }
 }

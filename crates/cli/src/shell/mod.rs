@@ -11,6 +11,7 @@ use clap::Args;
 use serried::Database;
 use tokio::sync::mpsc;
 
+use crate::misuse::{LEAST_DEADLINE, MOST_SECONDS, number};
 use crate::wing::{Wing, with_wing};
 use crate::{Ended, output};
 
@@ -55,7 +56,7 @@ pub(crate) struct Shell {
     #[arg(short, long, value_name = "STATEMENTS")]
     execute: Option<String>,
     /// Give up a statement after this many seconds
-    #[arg(long, default_value_t = 10.0)]
+    #[arg(long, default_value_t = 10.0, value_parser = number(LEAST_DEADLINE..=MOST_SECONDS))]
     deadline: f64,
     /// Print results as JSON, one object a line; bytes that are not UTF-8 are in key_hex and value_hex
     #[arg(long)]
@@ -64,10 +65,6 @@ pub(crate) struct Shell {
 
 impl Shell {
     pub(crate) fn run(self) -> anyhow::Result<Ended> {
-        anyhow::ensure!(
-            (0.0..1e6).contains(&self.deadline),
-            "--deadline must be 0 or more seconds"
-        );
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(self.talk())
     }

@@ -23,6 +23,7 @@ use serried_node::Durability;
 
 use crate::Ended;
 use crate::arguments::{partitions, protocols};
+use crate::misuse::{MOST_SECONDS, Misuse, number};
 use crate::wing::{Wing, promises_nothing, with_wing};
 pub(crate) use client::TortureClient;
 use clients::Clients;
@@ -38,6 +39,11 @@ const LONGER_FOR_ALL_FAULTS: Duration = Duration::from_secs(120);
 /// Links are cut for this many times the time for which nodes are down: partly longer than it takes to give up a silent
 /// connection, partly shorter.
 const LONG_CUTS: u32 = 4;
+
+/// The most client processes of a workload.
+const MOST_PROCESSES: usize = 256;
+/// The longest time between two kills: an hour.
+const MOST_KILL_WITHIN_MS: u64 = 3_600_000;
 
 /// Kill nodes and clients at random, and check that nothing acknowledged is lost.
 ///
@@ -59,7 +65,7 @@ Examples:
 pub(crate) struct Torture {
     /// How long to go on killing, in seconds, and up to two minutes longer until each kind of fault that was asked for has
     /// happened
-    #[arg(long, default_value_t = 60)]
+    #[arg(long, default_value_t = 60, value_parser = number(0..=MOST_SECONDS as u64))]
     seconds: u64,
     /// How many nodes there are, an odd number from 3
     #[arg(long, default_value_t = 3)]
@@ -81,10 +87,10 @@ pub(crate) struct Torture {
     #[arg(long)]
     thrifty: bool,
     /// How many client processes each workload has
-    #[arg(long, default_value_t = 2)]
+    #[arg(long, default_value_t = 2, value_parser = number(1..=MOST_PROCESSES))]
     clients: usize,
     /// The longest time between two kills, in milliseconds; the shortest is a tenth of it
-    #[arg(long, default_value_t = 3000)]
+    #[arg(long, default_value_t = 3000, value_parser = number(1..=MOST_KILL_WITHIN_MS))]
     kill_within_ms: u64,
     /// Now and then, kill all nodes at once
     #[arg(long)]
@@ -180,12 +186,12 @@ impl Torture {
         let family = kind.family();
         if let Some(protocol) = self.protocol.as_deref() {
             let fits = serried_protocols::info(protocol).is_some_and(|info| info.family == family);
-            anyhow::ensure!(
+            demand!(
                 fits,
                 "`{}` is a workload of {family}, and `{protocol}` has none: choose another --protocol or --workload",
                 kind.name()
             );
-            anyhow::ensure!(
+            demand!(
                 !promises_nothing(protocol),
                 "`{protocol}` promises nothing that could be broken: choose another --protocol"
             );
@@ -198,23 +204,19 @@ impl Torture {
     }
 
     pub(crate) fn run(self) -> anyhow::Result<Ended> {
-        anyhow::ensure!(
+        demand!(
             self.nodes >= 3 && !self.nodes.is_multiple_of(2),
             "--nodes {} survives no kill: choose an odd number from 3",
             self.nodes
         );
         for kind in self.workload.kinds() {
             let checked = kind.family().check_replicas(self.nodes);
-            checked.map_err(|reason| anyhow::anyhow!("--nodes {}: {reason}", self.nodes))?;
+            checked.map_err(|reason| Misuse(format!("--nodes {}: {reason}", self.nodes)))?;
             self.protocol_of(*kind)?;
         }
-        anyhow::ensure!(
+        demand!(
             self.durability != Durability::Memory,
             "--durability memory survives no kill: choose sync or buffered"
-        );
-        anyhow::ensure!(
-            self.clients > 0 && self.kill_within_ms > 0,
-            "--clients and --kill-within-ms must be above 0"
         );
         let usual = || std::env::temp_dir().join(format!("serried-torture-{}", std::process::id()));
         let folder = self.data.clone().unwrap_or_else(usual);

@@ -115,7 +115,7 @@ pub(crate) trait Wing: Session + Registered {
 
     /// Checks that clients can do the workload as `arguments` say.
     fn check_load(workload: &Self::Workload, arguments: &LoadArguments) -> anyhow::Result<()> {
-        anyhow::ensure!(
+        demand!(
             arguments.open_loop.rate.is_none(),
             "--rate is for workloads of transactions, and `{}` is one of {}",
             Self::name(workload),
@@ -215,12 +215,16 @@ pub(crate) fn fits<W: Wing>(workload: &W::Workload, protocol: &str) -> anyhow::R
     let Some(family) = info(protocol).map(|info| info.family) else {
         return Ok(()); // It is not in this build. Running it says so.
     };
-    anyhow::ensure!(
+    let can_be = || {
+        let all = serried_protocols::of(W::NAME).map(|protocol| protocol.name);
+        all.filter(|protocol| W::check_offers(workload, protocol).is_ok())
+    };
+    demand!(
         family == W::NAME,
         "`{}` is a workload of {}, and `{protocol}` has {family}: choose one of {}",
         W::name(workload),
         W::NAME,
-        W::usual_protocols(workload).join(", ")
+        can_be().collect::<Vec<_>>().join(", ")
     );
     W::check_offers(workload, protocol)
 }

@@ -134,7 +134,6 @@ fn a_workload_can_be_checked_again_on_the_keyspace_that_it_has_used() {
         ("bank", &[]),
         ("counter", &[]),
         ("f1", &["--keys", "500"]),
-        ("tpcc", &["--small", "--warehouses", "1"]),
         ("register", &["--keyspace", "flags"]),
     ] {
         let times = ["--clients", "4", "--seconds", "0.3", "--warm-up", "0", "--check", "--json"];
@@ -143,6 +142,22 @@ fn a_workload_can_be_checked_again_on_the_keyspace_that_it_has_used() {
             let output = serried(&run);
             assert_eq!(code(&output), 0, "{workload}: {}{}", out(&output), err(&output));
         }
+    }
+}
+
+#[test]
+fn a_workload_that_leaves_wrong_keys_behind_is_not_checked_again_on_the_same_keyspace() {
+    let keyspaces = [KeyspaceConfiguration::new("default", "morty")];
+    let cluster = LocalCluster::start(1, &keyspaces, LocalOptions::default()).unwrap();
+    let url = cluster.url();
+    let run = ["bench", "tpcc", "--connect", &url, "--small", "--warehouses", "1"];
+    let times = ["--clients", "1", "--seconds", "0.2", "--warm-up", "0", "--json"];
+    let run = [&run[..], &times].concat();
+    let checked = [&run[..], &["--check"]].concat();
+    for (arguments, expected) in [(&checked, 0), (&run, 0), (&checked, 2)] {
+        let output = serried(arguments);
+        assert_eq!(code(&output), expected, "{}{}", out(&output), err(&output));
+        assert_eq!(err(&output).contains("choose a keyspace"), expected == 2, "{}", err(&output));
     }
 }
 

@@ -85,6 +85,14 @@ pub enum CallError {
         /// The version of the set that is registered, or is being registered.
         version: u64,
     },
+    /// The keyspace's protocol has no merged pieces. Nothing was sent.
+    #[error(
+        "`{procedure}` was not registered: it has merged pieces, and the protocol of this keyspace has none; let its pieces need fewer outputs of others"
+    )]
+    NoMergedPieces {
+        /// The procedure.
+        procedure: String,
+    },
     /// The set can't replace the one that is registered. Nothing was changed.
     #[error("the procedures can't replace those that are registered: {0}")]
     Unfit(String),

@@ -18,6 +18,7 @@ use crate::{Alarm, Driver, Port, Session};
 pub struct ProcedureKeyspace {
     port: Arc<dyn Port<Procedures>>,
     limits: Limits,
+    offers: Offers,
     options: CallOptions,
 }
 
@@ -26,8 +27,8 @@ impl Session for Procedures {
     type Options = CallOptions;
     type Error = CallError;
 
-    fn keyspace(port: Arc<dyn Port<Self>>, limits: Limits, _: Offers) -> ProcedureKeyspace {
-        ProcedureKeyspace { port, limits, options: CallOptions::default() }
+    fn keyspace(port: Arc<dyn Port<Self>>, limits: Limits, offers: Offers) -> ProcedureKeyspace {
+        ProcedureKeyspace { port, limits, offers, options: CallOptions::default() }
     }
 
     fn with_options(keyspace: &ProcedureKeyspace, options: CallOptions) -> ProcedureKeyspace {
@@ -192,7 +193,8 @@ impl ProcedureKeyspace {
     ///
     /// # Errors
     /// [`CallError::Unfit`] if the set can't replace the registered one. [`CallError::Superseded`] if another registration
-    /// is under way. [`CallError::RegistrationUnknown`] if there is no answer before the deadline.
+    /// is under way. [`CallError::NoMergedPieces`] if a procedure has merged pieces, and the keyspace's protocol has none.
+    /// [`CallError::RegistrationUnknown`] if there is no answer before the deadline.
     pub async fn register(&self, set: impl Into<Arc<ProcedureSet>>) -> Result<u64, CallError> {
         self.replace(None, set.into()).await
     }
@@ -215,6 +217,10 @@ impl ProcedureKeyspace {
         replaces: Option<u64>,
         set: Arc<ProcedureSet>,
     ) -> Result<u64, CallError> {
+        let merged = set.procedures.iter().find(|procedure| !procedure.merged.is_empty());
+        if let Some(procedure) = merged.filter(|_| !self.offers.merged) {
+            return Err(CallError::NoMergedPieces { procedure: procedure.name.clone() });
+        }
         self.check_writable()?;
         match self.ask(Operation::Register { set, replaces }).await {
             Some(Output::Registered(Registration::InUse { version })) => Ok(version),

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use serried_model::Limits;
 use serried_procedures::{
-    Datum, Field, InvalidInputs, Offers, Operation, Outcome, Output, ProcedureSet, Procedures,
-    Refused, Registration, Results, Type,
+    Datum, Field, InvalidInputs, Offers, Operation, Outcome, Output, PieceId, Procedure,
+    ProcedureSet, Procedures, Refused, Registration, Results, Type,
 };
 
 use crate::script::version;
@@ -177,6 +177,26 @@ fn a_set_is_registered_in_place_of_the_one_that_is_named() {
             other => panic!("{other:?}"),
         }
     }
+}
+
+#[test]
+fn merged_pieces_that_are_not_offered_are_refused_before_sending() {
+    let (script, shop) = Script::offering(Offers { merged: false });
+    let procedure = Procedure {
+        name: "transfer".into(),
+        inputs: Vec::new(),
+        pieces: Vec::new(),
+        merged: vec![vec![PieceId(0), PieceId(1)]],
+        returns: Vec::new(),
+    };
+    let set = ProcedureSet { tables: Vec::new(), procedures: vec![procedure] };
+    let mut register = Box::pin(shop.register(set));
+    let Poll::Ready(Err(error)) = poll(&mut register) else { panic!("it is refused at once") };
+    assert!(
+        error.to_string().starts_with("`transfer` was not registered: it has merged"),
+        "{error}"
+    );
+    assert_eq!(script.take_operations(), []);
 }
 
 #[test]

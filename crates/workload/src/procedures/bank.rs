@@ -13,51 +13,86 @@ use super::{
 };
 use crate::{InspectionError, WorkloadError};
 
-/// The balance of each account before its first transfer: the default of the column.
+/// The cash of each account before its first payment: the default of the column.
 const INITIAL: i64 = 100;
 /// How many accounts one audit can read.
 const MOST_ACCOUNTS: u64 = 1000;
 
-/// A transfer looks at the balance before it writes anything. The other transfers decide how much is left, so `debit` and
-/// `credit` can't be reordered: the checker merges them into one atomic piece.
+/// An account has cash, of which no more can be paid than there is, and credit, which may be negative. A payment of cash
+/// looks at it first, so that all pieces that change cash are immediate. Those that change credit can be deferred. No call
+/// changes the cash of two accounts, so its pieces can be reordered.
 const PROCEDURES: &str = r#"
 [tables.accounts]
 key = { account = "int" }
-columns = { balance = { type = "int", default = 100 } }
+columns = { cash = { type = "int", default = 100 }, credit = "int" }
 
+[procedures.pay]
+inputs = { from = "int", to = "int", amount = "int" }
+returns = { left = "debit.left" }
+
+[procedures.pay.pieces.debit]
+rows = { row = { table = "accounts", key = ["from"] } }
+reads = ["row.cash"]
+checks = [{ that = "row.cash >= amount", otherwise = "there is not enough cash" }]
+writes.row.cash = "row.cash - amount"
+outputs.left = "row.cash - amount"
+
+[procedures.pay.pieces.credit]
+rows = { row = { table = "accounts", key = ["to"] } }
+reads = ["row.credit"]
+writes.row.credit = "row.credit + amount"
+
+[procedures.draw]
+inputs = { from = "int", to = "int", amount = "int" }
+
+[procedures.draw.pieces.owe]
+rows = { row = { table = "accounts", key = ["from"] } }
+reads = ["row.credit"]
+writes.row.credit = "row.credit - amount"
+
+[procedures.draw.pieces.receive]
+rows = { row = { table = "accounts", key = ["to"] } }
+reads = ["row.cash"]
+writes.row.cash = "row.cash + amount"
+
+[procedures.audit]
+inputs = { accounts = { list = "int", max = 1000 } }
+returns = { cash = "read.cash", credit = "read.credit" }
+
+[procedures.audit.pieces.read]
+for_each = { account = "accounts" }
+rows = { row = { table = "accounts", key = ["account"] } }
+reads = ["row.cash", "row.credit"]
+outputs = { cash = "row.cash", credit = "row.credit" }
+"#;
+
+/// Both pieces of `transfer` change cash, so the checker merges them.
+const MERGED: &str = r#"
 [procedures.transfer]
 inputs = { from = "int", to = "int", amount = "int" }
 returns = { left = "debit.left" }
 
 [procedures.transfer.pieces.debit]
 rows = { row = { table = "accounts", key = ["from"] } }
-reads = ["row.balance"]
-checks = [{ that = "row.balance >= amount", otherwise = "the balance is too low" }]
-writes.row.balance = "row.balance - amount"
-outputs.left = "row.balance - amount"
+reads = ["row.cash"]
+checks = [{ that = "row.cash >= amount", otherwise = "there is not enough cash" }]
+writes.row.cash = "row.cash - amount"
+outputs.left = "row.cash - amount"
 
 [procedures.transfer.pieces.credit]
 rows = { row = { table = "accounts", key = ["to"] } }
-reads = ["row.balance"]
-writes.row.balance = "row.balance + amount"
-
-[procedures.audit]
-inputs = { accounts = { list = "int", max = 1000 } }
-returns = { balances = "read.balance" }
-
-[procedures.audit.pieces.read]
-for_each = { account = "accounts" }
-rows = { row = { table = "accounts", key = ["account"] } }
-reads = ["row.balance"]
-outputs.balance = "row.balance"
+reads = ["row.cash"]
+writes.row.cash = "row.cash + amount"
 "#;
 
-/// Nine of ten calls transfer an amount between two accounts, and are refused if the balance is too low. The tenth reads
-/// all accounts, and must find the total unchanged and no account overdrawn.
+/// Nine of ten calls move an amount from one account to another, and are refused if they pay more cash than there is. The
+/// tenth reads all accounts, and must find the total unchanged and no cash below nothing.
 #[derive(Debug)]
 pub struct BankCalls {
     set: Arc<ProcedureSet>,
     accounts: u64,
+    /// The procedures that move amounts.
+    moves: &'static [&'static str],
     /// The total before the run.
     total: Tally,
     /// What an audit has found that can't be.
@@ -78,36 +113,44 @@ impl BankCalls {
         }
         let total = Tally::default();
         total.set_before(accounts as i64 * INITIAL);
-        Ok(BankCalls {
-            set: compile(PROCEDURES, |_| true),
-            accounts,
-            total,
-            broken: Mutex::default(),
-        })
+        let (text, moves): (_, &[_]) = match parameters.merged {
+            true => (&*[PROCEDURES, MERGED].concat(), &["pay", "draw", "transfer"]),
+            false => (PROCEDURES, &["pay", "draw"]),
+        };
+        let set = compile(text, |_| true);
+        Ok(BankCalls { set, accounts, moves, total, broken: Mutex::default() })
     }
 
     fn audit(&self) -> PlannedCall {
         PlannedCall::new("audit", [numbers(0..self.accounts)])
     }
 
+    /// The total of an audit, and the least cash of an account.
+    fn total(&self, results: &Results) -> Result<(i64, i64), String> {
+        let column = |name| -> Result<Vec<i64>, String> {
+            let amounts = list(results, name)?.iter().map(|amount| match amount {
+                Datum::Int(amount) => Ok(*amount),
+                other => Err(format!("an amount is no integer: {other}")),
+            });
+            let amounts: Vec<i64> = amounts.collect::<Result<_, _>>()?;
+            match amounts.len() as u64 == self.accounts {
+                true => Ok(amounts),
+                false => Err(format!("an audit of {} accounts found {amounts:?}", self.accounts)),
+            }
+        };
+        let (cash, credit) = (column("cash")?, column("credit")?);
+        let least = cash.iter().copied().min().unwrap_or(0);
+        Ok((cash.iter().chain(&credit).sum(), least))
+    }
+
     /// The total of an audit. The error says what is wrong with it.
     fn check(&self, results: &Results) -> Result<i64, String> {
-        let balances = list(results, "balances")?.iter().map(|balance| match balance {
-            Datum::Int(balance) => Ok(*balance),
-            other => Err(format!("a balance is no integer: {other}")),
-        });
-        let balances: Vec<i64> = balances.collect::<Result<_, _>>()?;
-        let (total, before) = (balances.iter().sum::<i64>(), self.total.before());
-        if balances.len() as u64 != self.accounts {
-            return Err(format!("an audit of {} accounts found {balances:?}", self.accounts));
-        }
+        let ((total, least), before) = (self.total(results)?, self.total.before());
         if total != before {
-            return Err(format!("an audit found {total} instead of {before}: {balances:?}"));
+            return Err(format!("an audit found {total} instead of {before}: {:?}", results.data));
         }
-        if let Some(overdrawn) = balances.iter().find(|balance| **balance < 0) {
-            return Err(format!(
-                "an audit found an account overdrawn to {overdrawn}: {balances:?}"
-            ));
+        if least < 0 {
+            return Err(format!("an audit found {least} in cash: {:?}", results.data));
         }
         Ok(total)
     }
@@ -130,7 +173,8 @@ impl ProcedureWorkload for BankCalls {
         let to = (from + random.random_range(1..self.accounts)) % self.accounts;
         // Often more than is there.
         let amount = random.random_range(1..=INITIAL);
-        PlannedCall::new("transfer", [from as i64, to as i64, amount].map(Datum::Int))
+        let procedure = self.moves[random.random_range(0..self.moves.len())];
+        PlannedCall::new(procedure, [from as i64, to as i64, amount].map(Datum::Int))
     }
 
     fn ended(&self, planned: &PlannedCall, result: &Result<Results, CallError>) {
@@ -150,12 +194,9 @@ impl ProcedureWorkload for BankCalls {
         Box::pin(async {
             // Of a run with more accounts, some may have more than they had at first.
             let results = keyspace.call("audit", self.audit().inputs).await?;
-            let balances = list(&results, "balances").unwrap_or_default().iter();
-            let balances = balances.filter_map(|balance| match balance {
-                Datum::Int(balance) => Some(*balance),
-                _ => None,
-            });
-            self.total.set_before(balances.sum());
+            if let Ok((total, _)) = self.total(&results) {
+                self.total.set_before(total);
+            }
             Ok(())
         })
     }
@@ -169,7 +210,7 @@ impl ProcedureWorkload for BankCalls {
             let results = keyspace.call("audit", self.audit().inputs).await?;
             let total = self.check(&results).map_err(InspectionError::Broken)?;
             Ok(Some(format!(
-                "{} accounts hold {total}, as before, and none is overdrawn",
+                "{} accounts hold {total}, as before, and no cash is overdrawn",
                 self.accounts
             )))
         })

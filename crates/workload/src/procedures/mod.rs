@@ -106,6 +106,11 @@ pub trait ProcedureWorkload: Send + Sync + 'static {
     /// The procedures.
     fn set(&self) -> &Arc<ProcedureSet>;
 
+    /// Whether its procedures have merged pieces, which not every protocol offers.
+    fn merges(&self) -> bool {
+        self.set().procedures.iter().any(|procedure| !procedure.merged.is_empty())
+    }
+
     /// What has to be loaded before a run, if anything has.
     fn loading(&self) -> Option<&Loading> {
         None
@@ -170,7 +175,7 @@ pub struct ProcedureParameters {
     pub warehouses: Option<u64>,
     /// Whether the warehouses of `tpcc-calls` are as small as possible.
     pub small: bool,
-    /// Whether `list-append-calls` also has calls with two immediate pieces that are merged into one.
+    /// Whether `list-append-calls` and `bank-calls` also have calls with two immediate pieces that are merged into one.
     pub merged: bool,
 }
 

@@ -77,8 +77,9 @@ fn counters() -> Arc<dyn ProcedureWorkload> {
     Arc::new(CounterCalls::new(&ProcedureParameters::default()).unwrap())
 }
 
-fn bank() -> Arc<dyn ProcedureWorkload> {
-    Arc::new(BankCalls::new(&ProcedureParameters::default()).unwrap())
+fn bank(merged: bool) -> Arc<dyn ProcedureWorkload> {
+    let parameters = ProcedureParameters { merged, ..ProcedureParameters::default() };
+    Arc::new(BankCalls::new(&parameters).unwrap())
 }
 
 fn verdict(history: &CallHistory) -> CallVerdict {
@@ -127,20 +128,23 @@ fn the_sum_of_counters_is_the_number_of_increments() {
 
 #[test]
 fn the_total_of_a_bank_stays_and_overdrafts_are_refused() {
-    let (report, _, inspected) = run::<Rehearsal>(bank());
-    assert_eq!(
-        inspected.unwrap().unwrap(),
-        "10 accounts hold 1000, as before, and none is overdrawn"
-    );
-    let transfers = report.kinds.iter().find(|kind| kind.kind == "transfer").unwrap();
-    assert!(transfers.rolled_back > 50 && transfers.committed > 100, "{transfers:?}");
-    assert_eq!(report.failed, 0);
+    for merged in [false, true] {
+        let (report, _, inspected) = run::<Rehearsal>(bank(merged));
+        let wanted = "10 accounts hold 1000, as before, and no cash is overdrawn";
+        assert_eq!(inspected.unwrap().unwrap(), wanted);
+        let kinds: Vec<&str> = report.kinds.iter().map(|kind| kind.kind).collect();
+        let wanted = ["audit", "draw", "pay", "transfer"];
+        assert_eq!(kinds, wanted[..if merged { 4 } else { 3 }]);
+        let pay = &report.kinds[2];
+        assert!(pay.rolled_back > 20 && pay.committed > 100, "{pay:?}");
+        assert_eq!(report.failed, 0);
+    }
 }
 
 #[test]
 fn plans_are_calls_of_the_workloads_own_procedures() {
     let mut random = Pcg64Mcg::seed_from_u64(1);
-    for workload in [lists(true), counters(), bank()] {
+    for workload in [lists(true), counters(), bank(true)] {
         for _ in 0..1000 {
             let planned = workload.plan(0, &mut random);
             let mut procedures = workload.set().procedures.iter();
@@ -164,6 +168,7 @@ fn the_lists_have_deferred_and_immediate_pieces() {
     };
     assert_eq!(kinds(false), ["chain.first", "guard.look"]);
     assert_eq!(kinds(true), ["chain.first", "guard.look", "link.first", "link.second"]);
+    assert!(!bank(false).merges() && bank(true).merges());
     let counters = counters();
     assert!(counters.set().procedures.iter().all(|procedure| !procedure.pieces[0].immediate));
 }

@@ -109,6 +109,11 @@ impl Workload for Tpcc {
         "tpcc"
     }
 
+    /// Loading sets the districts back to their first orders, and leaves later ones where they are.
+    fn needs_an_unused_keyspace(&self) -> bool {
+        true
+    }
+
     fn plan(&self, client: u64, random: &mut Pcg64Mcg) -> Plan {
         let date = self.date.fetch_add(1, Ordering::Relaxed);
         Plan::Tpcc(Terminal::of(client, self.warehouses, self.scale).request(date, random))

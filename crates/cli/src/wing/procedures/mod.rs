@@ -9,10 +9,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use serried::{CallError, CallOptions, ProcedureKeyspace, Procedures, Version};
+use serried_actor::Protocol;
 use serried_history::{
     CallHistory, CallRecorder, CallVerdict, EventKind, ReadError, TransactionGuarantee, check_calls,
 };
-use serried_model::Guarantee;
+use serried_model::{Family, Guarantee};
+use serried_protocols::Visitor;
 use serried_workload::{
     CallClient, ProcedureParameters, ProcedureWorkload, audit_calls, make_ready,
 };
@@ -43,7 +45,8 @@ pub(crate) struct ProcedureArguments {
     /// For counter-calls: how many counters each call increments [default: 10]
     #[arg(long, value_name = "NUMBER")]
     counters_per_call: Option<u64>,
-    /// For list-append-calls: some calls have two immediate pieces, which are merged into one
+    /// For list-append-calls and bank-calls: some calls have two immediate pieces, which are merged into one. Not
+    /// every protocol offers this
     #[arg(long)]
     merged: bool,
 }
@@ -74,6 +77,21 @@ impl Wing for Procedures {
 
     fn name(workload: &dyn ProcedureWorkload) -> &'static str {
         workload.name()
+    }
+
+    fn usual_protocols(workload: &dyn ProcedureWorkload) -> Vec<String> {
+        let all = serried_protocols::of(Procedures::NAME).map(|protocol| protocol.name);
+        let able = all.filter(|protocol| !workload.merges() || offers_merged(protocol));
+        able.map(str::to_string).collect()
+    }
+
+    fn check_offers(workload: &dyn ProcedureWorkload, protocol: &str) -> anyhow::Result<()> {
+        anyhow::ensure!(
+            !workload.merges() || offers_merged(protocol),
+            "`{protocol}` has no merged pieces, and `{}` has some with --merged: leave that out",
+            workload.name(),
+        );
+        Ok(())
     }
 
     fn options(arguments: &LoadArguments) -> CallOptions {
@@ -171,6 +189,21 @@ impl Wing for Procedures {
         let procedures = procedures.with_options(CallOptions { deadline });
         Box::new(ProcedureStatements { procedures })
     }
+}
+
+/// Whether procedures may have merged pieces under a protocol.
+fn offers_merged(protocol: &str) -> bool {
+    struct Offers;
+
+    impl Visitor<Procedures> for Offers {
+        type Output = bool;
+
+        fn visit<P: Protocol<Family = Procedures>>(self) -> bool {
+            P::OFFERS.merged
+        }
+    }
+
+    serried_protocols::visit(protocol, Offers).unwrap_or(false)
 }
 
 /// Whether a history shows anything of the order of its calls.

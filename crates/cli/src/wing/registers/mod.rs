@@ -113,7 +113,7 @@ impl Wing for Registers {
     }
 
     fn check_offers(workload: &dyn RegisterWorkload, protocol: &str) -> anyhow::Result<()> {
-        anyhow::ensure!(
+        demand!(
             !workload.modifies() || offers_rmws(protocol),
             "`{protocol}` has no read-modify-writes, and `{}` does some: choose one of {}, or shares \
              that leave none, as --reads 0.5 --writes 0.5",

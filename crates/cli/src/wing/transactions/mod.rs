@@ -123,6 +123,16 @@ impl Wing for Transactions {
         if preparation.is_used {
             workload.start_afresh(latest);
         }
+        if workload.needs_an_unused_keyspace() {
+            let marker = format!("\u{0}serried-bench/{}", workload.name());
+            let (before, name) = (keyspace.get(marker.as_str()).await?, workload.name());
+            demand!(
+                before.is_none() || !preparation.arguments.records(),
+                "`{name}` has run on this keyspace before, and what it has left would count as wrong: \
+                 choose a keyspace on which it has not run, or leave --check and --history away"
+            );
+            keyspace.put(marker.as_str(), "").await?;
+        }
         if preparation.loads {
             let loaded = Cell::new(0);
             let tell = |count| {
