@@ -113,10 +113,11 @@ fn a_newer_format_and_a_damaged_file_have_different_errors() {
 #[test]
 fn a_damaged_file_of_the_directory_is_answered_with_what_helps() {
     for name in ["identity.toml", "peers.toml"] {
-        let damages: [&dyn Fn(&Path) -> io::Result<()>; 3] =
-            [&|file| fs::write(file, "a = [\nb"), &|file| fs::write(file, [0xff, 0xfe]), &|file| {
-                fs::create_dir(file)
-            }];
+        let damages: [fn(&Path) -> io::Result<()>; 3] = [
+            |file| fs::write(file, "a = [\nb"),
+            |file| fs::write(file, [0xff, 0xfe]),
+            |file| fs::create_dir(file),
+        ];
         for damage in damages {
             let scratch = Scratch::new();
             drop(settled(&scratch, &identity(), Start::Usual));
