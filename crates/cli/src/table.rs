@@ -19,8 +19,8 @@ Columns, of the measured part of a run:
   late ms          with --rate: the mean time between a transaction's arrival
                    and its beginning, because the client itself was behind; it
                    is part of the latencies
-  p50 ... p99.9    latency from the first attempt to the commit, with --rate from
-                   the arrival
+  p50 ... p99.9    latency from the first attempt to the commit, with --rate
+                   from the arrival
   CPU us/txn       CPU time of nodes and clients per committed transaction; then
                    each alone; `-` if a node was restarted meanwhile
   msgs, flushes    messages sent, and writes to connections, per committed
@@ -33,8 +33,8 @@ Columns, of the measured part of a run:
                    clients do not wait
   window, bound    counter only: the mean serialization window, and 1 divided by
                    it
-  replica CPU %    simulations only: the share of the replicas' cores that was in
-                   use
+  replica CPU %    simulations only: the share of the replicas' cores that was
+                   in use
 For registers, req/s is requests per second. A request is one operation, except
 in tail-at-scale. Costs are per request. A second table has the latencies of
 reads, writes and read-modify-writes.
