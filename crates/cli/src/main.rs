@@ -248,7 +248,7 @@ mod tests {
             let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             let columns = help.lines().skip_while(|line| !line.starts_with("Columns"));
             for line in columns.take_while(|line| !line.starts_with("Examples")) {
-                assert!(line.chars().count() <= 80, "{}: {line}", command.get_name());
+                assert!(line.chars().count() <= 100, "{}: {line}", command.get_name());
             }
         }
     }
