@@ -514,34 +514,6 @@ fn a_deleted_row_stays_deleted_at_a_replica_that_copies() {
 }
 
 #[test]
-fn leaders_forget_what_other_partitions_have_executed() {
-    let mut random = Pcg64Mcg::seed_from_u64(1);
-    let mut world = World::new(3, 1, Mutated::NONE);
-    for _ in 0..6000 {
-        if world.next < 400 && random.random_range(0..12) == 0 {
-            world.random_call(&mut random);
-        }
-        if !world.step(&mut random, false) || random.random_range(0..30) == 0 {
-            let time = Duration::from_micros(random.random_range(100..30_000));
-            world.net.now += time.as_micros() as u64;
-            for id in world.net.ids() {
-                world.net.fire_due(id);
-            }
-            world.net.fire_due_clients();
-            world.take_outputs();
-        }
-    }
-    for _ in 0..200 {
-        world.net.pass(Duration::from_millis(500));
-        world.take_outputs();
-    }
-    assert!(world.calls.values().all(|call| call.ended.is_some()));
-    let known = [0, 1, 2].map(|at| world.net.gauge(r(at), "known_vertices"));
-    let live = [0, 1, 2].map(|at| world.net.gauge(r(at), "remembered_transactions"));
-    assert_eq!((known, live), ([0; 3], [0; 3]), "after {} calls", world.next);
-}
-
-#[test]
 fn a_set_that_was_not_checked_stops_no_node() {
     let mut hand = Hand::new(1, 1, Settings::default());
     // The set is compiled and not checked, so immediacy was not spread.
@@ -604,4 +576,142 @@ fn a_cycle_is_executed_alike_when_one_of_it_was_forgotten() {
         // Both texts have the same order.
         assert_eq!(found[1], found[2], "{texts:?}");
     }
+}
+
+#[derive(Clone, Copy)]
+struct More {
+    cuts: bool,
+    /// Whether vertices that a leader keeps after all was forgotten are a mistake.
+    leaks: bool,
+}
+
+const NONE: More = More { cuts: false, leaks: false };
+
+/// Explores with short memories, cut connections and, with three members, lost disks.
+fn explore_more(seed: u64, members: usize, settings: Settings, cuts: More) -> Result<(), String> {
+    let mut random = Pcg64Mcg::seed_from_u64(seed);
+    let group = Group::new(members, Duration::from_millis(1)).with_partitions(3);
+    let mutation = Mutated::NONE;
+    let replica = |id| Replica::new(id, group.clone(), &settings, mutation);
+    let mut net = Net::new(3, members, replica)
+        .with_clients(4, |_| Coordinator::new(group.clone(), &settings));
+    net.set_clock_us(1_000_000_000);
+    net.tick = 1;
+    net.start();
+    net.pass(Duration::from_secs(1));
+    let mut world = World { net, group, settings, mutation, calls: BTreeMap::new(), next: 1 };
+    world.register();
+    let mut down: Option<(NodeId, u32, bool)> = None;
+    let mut cut_until = 0;
+    for round in 0..3000 {
+        if world.next < 100 && random.random_range(0..10) == 0 {
+            world.random_call(&mut random);
+        }
+        if !world.step(&mut random, true) || random.random_range(0..30) == 0 {
+            world.net.now += random.random_range(100..30_000);
+            let ids = world.net.ids();
+            for _ in 0..3 {
+                let id = ids[random.random_range(0..ids.len())];
+                if down.is_none_or(|(other, ..)| other != id) {
+                    world.net.fire_due(id);
+                }
+            }
+            world.net.fire_due_clients();
+            world.take_outputs();
+        }
+        if cuts.cuts && round >= cut_until {
+            world.net.cut.clear();
+            if random.random_range(0..200) == 0 {
+                let mut all = world.net.ids();
+                all.extend((0..4).map(testing::client_id));
+                for _ in 0..random.random_range(1..8) {
+                    let mut one = || all[random.random_range(0..all.len())];
+                    let pair = (one(), one());
+                    world.net.cut.insert(pair);
+                }
+                cut_until = round + random.random_range(50..600);
+            }
+        }
+        match down {
+            None if random.random_range(0..100) == 0 => {
+                let ids = world.net.ids();
+                let id = ids[random.random_range(0..ids.len())];
+                world.net.crash(id);
+                let lost = members > 1 && random.random_range(0..3) == 0;
+                down = Some((id, round + random.random_range(10..200), lost));
+            }
+            Some((id, back, lost)) if round >= back => {
+                let fresh = world.fresh(id);
+                match lost {
+                    true => world.net.replace(id, fresh),
+                    false => world.net.restart(id, fresh),
+                }
+                down = None;
+                if lost {
+                    // It copies before another disk is lost.
+                    world.net.cut.clear();
+                    for _ in 0..20 {
+                        world.net.pass(Duration::from_millis(100));
+                        world.take_outputs();
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    world.net.cut.clear();
+    if let Some((id, ..)) = down {
+        let fresh = world.fresh(id);
+        world.net.restart(id, fresh);
+    }
+    world.finish();
+    world.check(false)?;
+    world.net.pass(Duration::from_secs(10));
+    for id in world.net.ids() {
+        for name in ["open_transactions", "remembered_transactions"] {
+            if world.net.gauge(id, name) > 0 {
+                return Err(format!("{id}: {name} {}", world.net.gauge(id, name)));
+            }
+        }
+        // Only leaders have it.
+        if cuts.leaks && world.net.gauge(id, "leads") == 1 && world.net.gauge(id, "known_vertices") > 0 {
+            return Err(format!("{id}: vertices {}", world.net.gauge(id, "known_vertices")));
+        }
+    }
+    Ok(())
+}
+
+fn explore_more_all(name: &str, seeds: u64, members: usize, settings: Settings, cuts: More) {
+    let mut failed = Vec::new();
+    for seed in 0..seeds * factor() {
+        let explored =
+            std::panic::catch_unwind(|| explore_more(seed, members, settings, cuts));
+        if !matches!(explored, Ok(Ok(()))) {
+            failed.push((seed, explored.ok()));
+        }
+    }
+    for (seed, why) in &failed {
+        eprintln!("{name} seed {seed}: {:.600}", format!("{why:?}"));
+    }
+    assert!(failed.is_empty(), "{} seeds failed", failed.len());
+}
+
+#[test]
+fn short_memories_do_no_harm() {
+    explore_more_all("short", 30, 1, short(), NONE);
+}
+
+#[test]
+fn lost_disks_do_no_harm() {
+    explore_more_all("disks", 20, 3, Settings { recovery_after_ms: 300, outcomes_ms: 2000, ..Settings::default() }, NONE);
+}
+
+#[test]
+fn cut_connections_do_no_harm() {
+    explore_more_all("cuts", 20, 3, Settings { recovery_after_ms: 300, outcomes_ms: 5000, ..Settings::default() }, More { cuts: true, ..NONE });
+}
+
+#[test]
+fn leaders_forget_the_vertices_of_what_was_forgotten() {
+    explore_more_all("leak", 5, 1, short(), More { leaks: true, ..NONE });
 }
