@@ -174,6 +174,7 @@ impl Leader {
         each("live_transactions", self.live.len() as u64);
         each("used_rows", self.accesses.len() as u64);
         each("waiting_reads", self.parked_reads as u64);
+        each("known_vertices", (self.vertices.len() + self.cycles.len()) as u64);
     }
 
     /// Whether all entries were proposed.
