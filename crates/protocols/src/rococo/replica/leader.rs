@@ -623,9 +623,7 @@ impl Leader {
             if let Some(vertex) = self.vertices.get(&txn) {
                 open.extend(vertex.edges.iter().map(|edge| edge.from));
                 ancestors.commit.push(vertex.clone());
-            } else if txn.timestamp_us < common.table.window().forget_us {
-                ancestors.executed.push(txn);
-            } else if !self.live.contains_key(&txn) {
+            } else if common.table.has_started(txn) {
                 match common.table.executed(txn, cx.store()) {
                     None => {}
                     Some(HowExecuted::Alone) => ancestors.executed.push(txn),
@@ -634,6 +632,8 @@ impl Leader {
                         ancestors.cycles.push(cycle);
                     }
                 }
+            } else if txn.timestamp_us < common.table.window().forget_us {
+                ancestors.executed.push(txn);
             }
         }
         ancestors
