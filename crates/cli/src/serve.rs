@@ -3,10 +3,9 @@
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use anyhow::Context;
 use clap::Args;
 use serried_node::{
     Disks, Durability, Node, NodeConfiguration, NodeDisks, NodeHandle, Start, StartError,
@@ -210,7 +209,12 @@ impl Serve {
                 None => None,
                 Some(address) => {
                     let listener = TcpListener::bind(address).await;
-                    Some(listener.with_context(|| format!("can't serve metrics on {address}"))?)
+                    let listener = listener.map_err(|error| {
+                        anyhow::anyhow!(
+                            "can't serve metrics on {address} ({error}): write a free address of this machine with its port, as 127.0.0.1:9400"
+                        )
+                    });
+                    Some(listener?)
                 }
             };
             let answered = operations.as_ref().map(TcpListener::local_addr).transpose()?;
@@ -239,9 +243,14 @@ impl Serve {
         operations: Option<SocketAddr>,
     ) -> anyhow::Result<Ended> {
         let (number, peers) = (configuration.node, configuration.peers.join(","));
+        let disks = OnceLock::new();
         let started = tokio::select! {
-            started = self.start_node(configuration, progress) => started?,
-            ended = ending.asked() => return Ok(ended.map(|()| Ended::Well)?),
+            started = self.start_node(configuration, progress, &disks) => started?,
+            ended = ending.asked() => {
+                // The thread that opens the partitions goes on until it has opened the next one.
+                disks.get().inspect(|disks| disks.give_up());
+                return Ok(ended.map(|()| Ended::Well)?);
+            }
         };
         let (node, place) = started;
         progress.runs(node.observer());
@@ -265,11 +274,12 @@ impl Serve {
         Ok(Ended::Well)
     }
 
-    /// Starts the node. Returns it, and where its data is.
+    /// Starts the node. Returns it, and where its data is. Sets `opened` as soon as it has its disks.
     async fn start_node(
         &self,
         configuration: NodeConfiguration,
         progress: &Progress,
+        opened: &OnceLock<Arc<NodeDisks>>,
     ) -> anyhow::Result<(NodeHandle, String)> {
         let durability = configuration.durability;
         let usual = || PathBuf::from(format!("serried-data/node-{}", configuration.node));
@@ -287,7 +297,8 @@ impl Serve {
         }
         let disks = open_disks(&path, &configuration, self.start(), progress).await?;
         progress.starts("the node reads its data and asks the other nodes");
-        let node = start(configuration, Arc::new(disks), progress).await?;
+        let disks = opened.get_or_init(|| Arc::new(disks)).clone();
+        let node = start(configuration, disks, progress).await?;
         Ok((node, format!("in {}, {durability}", path.display())))
     }
 }

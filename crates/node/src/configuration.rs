@@ -23,6 +23,8 @@ const MOST_KEYSPACES: usize = 512;
 /// How many times `clock_bound_ms` the `outcomes_ms` must be at least, if the protocol forgets results by the clocks of
 /// clients: the clocks of two clients may differ by twice the bound, and an update may be tried again.
 const OUTCOMES_TO_CLOCK_BOUND: u64 = 4;
+/// `clock_uncertainty_us` is less than this: a minute.
+const MOST_CLOCK_UNCERTAINTY_US: u64 = 60_000_000;
 /// The least `frame_bytes` between nodes. A replica's promise to a candidate must fit into one frame. If it were
 /// dropped for its length, no replica could lead.
 const LEAST_FRAME_BYTES_OF_NODES: usize = 64 << 20;
@@ -226,8 +228,7 @@ struct File {
     pin: Option<bool>,
     #[serde(default = "sync")]
     durability: Durability,
-    #[serde(default)]
-    limits: Limits,
+    limits: Option<Spanned<Limits>>,
     transport: Option<Spanned<TransportOptions>>,
 }
 
@@ -240,7 +241,43 @@ enum Part {
     Geography,
     Keyspace(usize),
     Cores,
+    Limits,
     Transport,
+}
+
+/// What is wrong with the text of a file, in words that do not need the program's types. `line` is the line to blame.
+fn explained(message: &str, line: &str) -> String {
+    let key = line.split_once('=').map(|(key, _)| key.trim()).filter(|key| !key.is_empty());
+    let key = key.map_or(String::new(), |key| format!("`{key}`: "));
+    if let Some(field) = message.strip_prefix("missing field ") {
+        let example = match field.trim_matches('`') {
+            "node" => "write this node's number, as node = 0",
+            "listen" => "write the address to listen on, as listen = \"127.0.0.1:7400\"",
+            "peers" => "write the addresses of all nodes, as peers = [\"127.0.0.1:7400\"]",
+            "name" => "give the keyspace a name, as name = \"accounts\"",
+            _ => "add it",
+        };
+        return format!("{field} is missing: {example}");
+    }
+    if let Some(unknown) = message.strip_prefix("unknown field ") {
+        return format!("there is no {}", unknown.replacen(", expected", "; choose", 1));
+    }
+    let wrong = ["invalid type: ", "invalid value: "];
+    let wrong = wrong.iter().find_map(|start| message.strip_prefix(start));
+    let Some((found, expected)) = wrong.and_then(|wrong| wrong.rsplit_once(", expected ")) else {
+        return message.to_string();
+    };
+    let expected = match expected {
+        "usize" | "u64" | "u32" | "u16" => "a whole number from 0 on",
+        "a string" => "a text in quotes",
+        "a boolean" => "true or false",
+        "a sequence" => "a list in square brackets",
+        "a map" => "a table",
+        other if other.starts_with("struct ") => "a table",
+        other => other,
+    };
+    let found = found.replacen("string ", "the text ", 1).replacen("integer ", "the number ", 1);
+    format!("{key}write {expected} instead of {found}")
 }
 
 impl NodeConfiguration {
@@ -295,14 +332,25 @@ impl NodeConfiguration {
             line: span.map(|span| 1 + text[..span.start.min(text.len())].matches('\n').count()),
             message: message.lines().collect::<Vec<_>>().join("; "),
         };
-        let parsed: File = toml::from_str(text)
-            .map_err(|error| fail(error.span(), error.message().to_string()))?;
+        let parsed: File = toml::from_str(text).map_err(|error| {
+            let blamed = error.span().map_or("", |span| {
+                let begin = text[..span.start].rfind('\n').map_or(0, |end| end + 1);
+                text[begin..].lines().next().unwrap_or_default()
+            });
+            fail(error.span(), explained(error.message(), blamed))
+        })?;
+        // Nodes in one process may have any port that is free. Other processes can't know which.
+        if let Some(peer) = parsed.peers.as_ref().iter().find(|peer| peer.ends_with(":0")) {
+            let wrong = format!("`peers` has `{peer}`: write the port at which the node listens");
+            return Err(fail(Some(parsed.peers.span()), wrong));
+        }
         let spans: Vec<_> = parsed.keyspaces.iter().map(Spanned::span).collect();
         let optional = |spanned: &Option<Spanned<String>>| spanned.as_ref().map(Spanned::span);
         let (site, geography) = (optional(&parsed.site), optional(&parsed.geography));
         let (node, peers) = (parsed.node.span(), parsed.peers.span());
         let transport = parsed.transport.as_ref().map(Spanned::span);
         let cores = parsed.cores.as_ref().map(Spanned::span);
+        let limits = parsed.limits.as_ref().map(Spanned::span);
         let mut configuration = NodeConfiguration {
             cluster: parsed.cluster,
             node: parsed.node.into_inner(),
@@ -314,7 +362,7 @@ impl NodeConfiguration {
             cores: parsed.cores.map(Spanned::into_inner),
             pin: parsed.pin,
             durability: parsed.durability,
-            limits: parsed.limits,
+            limits: parsed.limits.map(Spanned::into_inner).unwrap_or_default(),
             transport: parsed.transport.map(Spanned::into_inner).unwrap_or_default(),
         };
         if configuration.keyspaces.is_empty() {
@@ -327,6 +375,7 @@ impl NodeConfiguration {
             Part::Geography => geography.clone(),
             Part::Keyspace(i) => spans.get(i).cloned(),
             Part::Cores => cores.clone(),
+            Part::Limits => limits.clone(),
             Part::Transport => transport.clone(),
         };
         match configuration.judge(replicas) {
@@ -381,6 +430,15 @@ impl NodeConfiguration {
         Ok(())
     }
 
+    /// The least `truncation_lag_ms`: two clocks may differ by twice the uncertainty of one.
+    fn least_truncation_lag_ms(&self) -> u64 {
+        match self.transport.clock_uncertainty_us {
+            // That is refused.
+            MOST_CLOCK_UNCERTAINTY_US.. => 0,
+            clock_us => (2 * clock_us).div_ceil(1000),
+        }
+    }
+
     fn judge(&self, replicas: &Replicas) -> Result<Option<Place>, (Part, String)> {
         let nodes = self.peers.len();
         if nodes.is_multiple_of(2) || nodes > NodeSet::CAPACITY {
@@ -413,6 +471,15 @@ impl NodeConfiguration {
             checked.map_err(|reason| wrong(format!("keyspace `{name}`: {reason}")))?;
             let checked = keyspace.settings.check();
             checked.map_err(|reason| wrong(format!("keyspace `{name}`: {reason}")))?;
+            let (lag, least) =
+                (keyspace.settings.truncation_lag_ms, self.least_truncation_lag_ms());
+            if lag < least {
+                let advice = format!(
+                    "`truncation_lag_ms` is {lag}: choose {least} at least, twice `clock_uncertainty_us`; else \
+                     transactions of clients whose clocks are right are refused"
+                );
+                return Err(wrong(format!("keyspace `{name}`: {advice}")));
+            }
             if keyspace.settings.election_timeout_ms == 0 {
                 let advice = "`election_timeout_ms` is 0: choose 1 or more, 200 say";
                 return Err(wrong(format!("keyspace `{name}`: {advice}")));
@@ -441,6 +508,24 @@ impl NodeConfiguration {
         }
         if self.cores == Some(0) {
             return Err((Part::Cores, "`cores` is 0: choose 1 or more".to_string()));
+        }
+        let Limits { key_bytes, value_bytes, transaction_bytes } = self.limits;
+        for (name, value) in [
+            ("key_bytes", key_bytes),
+            ("value_bytes", value_bytes),
+            ("transaction_bytes", transaction_bytes),
+        ] {
+            if value == 0 {
+                let message = format!("`{name}` is 0, and nothing could be written: choose more");
+                return Err((Part::Limits, message));
+            }
+        }
+        let clock_us = self.transport.clock_uncertainty_us;
+        if clock_us >= MOST_CLOCK_UNCERTAINTY_US {
+            let message = format!(
+                "`clock_uncertainty_us` is {clock_us}: choose less than {MOST_CLOCK_UNCERTAINTY_US} (a minute)"
+            );
+            return Err((Part::Transport, message));
         }
         let least = match self.peers.len() {
             1 => TransportOptions::LEAST_FRAME_BYTES,
@@ -568,6 +653,57 @@ key_bytes = 100
     }
 
     #[test]
+    fn numbers_with_which_nothing_works_are_refused() {
+        for name in ["key_bytes", "value_bytes", "transaction_bytes"] {
+            let error = error_after("key_bytes = 100", &format!("{name} = 0"));
+            assert!(error.starts_with("node.toml:15: ") && error.contains(name), "{error}");
+        }
+        let transport = "[transport]\nclock_uncertainty_us = 9223372036854775807\n[limits]";
+        let error = error_after("[limits]", transport);
+        assert!(error.contains("choose less than 60000000 (a minute)"), "{error}");
+        let settings = "name = \"audit\"\nsettings = { truncation_lag_ms = 0 }";
+        let error = error_after("name = \"audit\"", settings);
+        assert!(error.contains("`truncation_lag_ms` is 0: choose 20 at least"), "{error}");
+        let error = error_after("127.0.0.1:7402", "127.0.0.1:0");
+        assert!(error.starts_with("node.toml:4: `peers` has `127.0.0.1:0`"), "{error}");
+    }
+
+    #[test]
+    fn a_mistake_in_the_text_is_explained_with_the_key_and_what_to_write() {
+        for (from, to, expected) in [
+            (
+                "node = 1\n",
+                "",
+                "node.toml:1: `node` is missing: write this node's number, as node = 0",
+            ),
+            (
+                "node = 1",
+                "node = -1",
+                "node.toml:2: `node`: write a whole number from 0 on instead of the number `-1`",
+            ),
+            (
+                "node = 1",
+                "node = \"1\"",
+                "node.toml:2: `node`: write a whole number from 0 on instead of the text \"1\"",
+            ),
+            (
+                "\"127.0.0.1:7401\"\npeers",
+                "7401\npeers",
+                "node.toml:3: `listen`: write a text in quotes instead of the number `7401`",
+            ),
+            ("name = \"audit\"", "", "node.toml:12: `name` is missing: give the keyspace a name"),
+            (
+                "node = 1",
+                "node = 1\npin = 1",
+                "node.toml:3: `pin`: write true or false instead of the number `1`",
+            ),
+        ] {
+            let error = error_after(from, to);
+            assert!(error.starts_with(expected), "{error}");
+        }
+    }
+
+    #[test]
     fn a_keyspace_of_registers_has_no_more_replicas_than_its_quorums_are_made_for() {
         let peers: Vec<String> = (7400..7409).map(|port| format!("127.0.0.1:{port}")).collect();
         let text = |protocol| {
@@ -604,7 +740,10 @@ key_bytes = 100
     #[test]
     fn what_is_not_known_is_an_error_with_its_line() {
         let error = error_after("key_bytes", "kye_bytes");
-        assert!(error.starts_with("node.toml:16: unknown field `kye_bytes`"), "{error}");
+        assert!(
+            error.starts_with("node.toml:16: there is no `kye_bytes`; choose one of"),
+            "{error}"
+        );
         let error = error_after("node = 1", "node = \"one\"");
         assert!(error.starts_with("node.toml:2: "), "{error}");
         let error = error_after("cluster = \"bank\"", "cluster = ");

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serried_model::{Durability, Provenance};
@@ -29,6 +30,7 @@ pub struct NodeDisks {
     cache: u64,
     start: Start,
     logs: Arc<Logs>,
+    is_given_up: AtomicBool,
 }
 
 impl NodeDisks {
@@ -80,7 +82,13 @@ impl NodeDisks {
         let unopened =
             unopened.map(|keyspace| (keyspace.name.clone(), (0..keyspace.partitions).collect()));
         let logs = Arc::new(Logs { run, unopened: Mutex::new(unopened.collect()) });
-        Ok(NodeDisks { directory, durability, cache, start, logs })
+        let is_given_up = AtomicBool::new(false);
+        Ok(NodeDisks { directory, durability, cache, start, logs, is_given_up })
+    }
+
+    /// Opens no more partitions: a node that starts on them ends after the one that it opens now.
+    pub fn give_up(&self) {
+        self.is_given_up.store(true, Ordering::Relaxed);
     }
 }
 
@@ -103,6 +111,9 @@ impl Logs {
 
 impl Disks for NodeDisks {
     fn open(&self, keyspace: &str, partition: u16) -> Result<Opened, String> {
+        if self.is_given_up.load(Ordering::Relaxed) {
+            return Err("the node is stopped before it has started".to_string());
+        }
         self.logs.run.go_on().map_err(|error| error.to_string())?;
         let place = self.directory.partition(keyspace, partition);
         if self.durability != Durability::Memory
@@ -284,9 +295,9 @@ impl Batch for PartitionBatch {
             return Err(io::Error::other(failed.clone()));
         }
         let result = write(&mut shared, &self.flush, &mut self.batch, self.trim);
-        result.map_err(|error| match error.is_full() {
-            true => io::Error::new(io::ErrorKind::StorageFull, error.to_string()),
-            false => {
+        result.map_err(|error| match error.needs_room() {
+            Some(needs) => io::Error::new(io::ErrorKind::StorageFull, needs),
+            None => {
                 shared.failed = Some(format!("{error}; restart the node once the disk is sound"));
                 io::Error::other(error.to_string())
             }
@@ -351,6 +362,23 @@ mod tests {
         assert!(catch_unwind(AssertUnwindSafe(written)).is_err());
         assert_eq!((flush.last(), serried_storage::LogFiles::noted_store(&log, 7)), (1, 1));
         drop((base, flush));
+        fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn a_node_that_is_stopped_while_it_starts_opens_no_more_partitions() {
+        let name = format!("serried-disks-given-up-{}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        let usual = NodeConfiguration::new(0, vec!["127.0.0.1:1".to_string()]);
+        let configuration = NodeConfiguration { durability: Durability::Buffered, ..usual };
+        let disks = NodeDisks::open(directory.clone(), &configuration, Start::Usual).unwrap();
+        disks.open("default", 0).map(drop).unwrap();
+        disks.give_up();
+        let refused = disks.open("default", 1).map(drop).unwrap_err();
+        assert!(refused.contains("stopped before it has started"), "{refused}");
+        let place = directory.join("default");
+        assert!(place.join("0").exists() && !place.join("1").exists());
+        drop(disks);
         fs::remove_dir_all(directory).unwrap();
     }
 

@@ -109,7 +109,7 @@ impl Joining<'_> {
     /// # Errors
     /// [`StartError::Unwelcome`] if the node starts for the first time and another node has met it with other data;
     /// [`StartError::TooFew`] if its data replaces lost data, and too few nodes say what that was;
-    /// [`StartError::Keyspace`] if a name means something else on other nodes; [`StartError::Storage`] if the disk can't be
+    /// [`StartError::Keyspace`] if a name means something else on other nodes; [`StartError::Directory`] if the disk can't be
     /// written.
     pub(crate) fn settle(&self) -> Result<Vec<u32>, StartError> {
         let keyspaces = &self.configuration.keyspaces;
@@ -136,13 +136,10 @@ impl Joining<'_> {
             }
         }
         let settled: Vec<_> = keyspaces.iter().map(identity).zip(generations.clone()).collect();
-        disks.settle(&settled, heard.enough.then_some(&others)).map_err(|e| self.cant_write(e))?;
+        disks
+            .settle(&settled, heard.enough.then_some(&others))
+            .map_err(|reason| StartError::Directory { reason })?;
         Ok(generations)
-    }
-
-    fn cant_write(&self, reason: String) -> StartError {
-        let keyspace = self.configuration.keyspaces[0].name.clone();
-        StartError::Storage { keyspace, partition: 0, reason }
     }
 
     /// The last generation of each name of which this node may have lost data. It serves no earlier one.
@@ -273,7 +270,7 @@ impl Joining<'_> {
         // If it is the same, this node has reported it before it was killed.
         if disks.provenance().is_some_and(|has| known > has.incarnation) {
             let incarnation = known.saturating_add(1 + self.incarnation % INCARNATIONS);
-            disks.raise(incarnation).map_err(|reason| self.cant_write(reason))?;
+            disks.raise(incarnation).map_err(|reason| StartError::Directory { reason })?;
         }
         Ok(())
     }

@@ -8,6 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use serried_model::NodeId;
+use serried_storage::REJOIN;
 use serried_wire::{NodeStatistics, NodeStatus};
 use tokio::net::TcpListener as AsyncListener;
 use tokio::runtime::Runtime;
@@ -45,7 +46,13 @@ pub enum StartError {
         /// What the operating system said.
         error: io::Error,
     },
-    /// What the node has on its disk can't be used.
+    /// The node's data directory can't be used.
+    #[error("can't use the data directory: {reason}")]
+    Directory {
+        /// What is wrong, where, and what to do.
+        reason: String,
+    },
+    /// What the node has of a partition on its disk can't be used.
     #[error("can't open partition {partition} of keyspace `{keyspace}`: {reason}")]
     Storage {
         /// The keyspace.
@@ -93,9 +100,7 @@ pub enum StartError {
 #[non_exhaustive]
 pub enum NodeFailed {
     /// A panic in one of its replicas, in its log or in its store. It does not continue with a part missing.
-    #[error(
-        "{node} stopped, as a part of it has panicked: {cause}; start it again, and report this if its disk is sound"
-    )]
+    #[error("{node} stopped, as a part of it has panicked: {cause}{}", after_panic(cause))]
     Panicked {
         /// The node.
         node: NodeId,
@@ -110,6 +115,14 @@ pub enum NodeFailed {
         /// Why, and what to do.
         reason: String,
     },
+}
+
+/// What to do after a panic, if it does not say that itself.
+fn after_panic(cause: &str) -> &'static str {
+    match cause.contains(REJOIN) {
+        true => "",
+        false => "; start it again, and report this if its disk is sound",
+    }
 }
 
 /// Starts nodes.

@@ -58,13 +58,15 @@ pub(crate) use self::identity::FORMAT;
 pub use self::identity::Identity;
 use self::identity::{Held, check, write};
 use self::peers::Peers;
-use crate::disk::{TEMPORARY, create_directory};
-use crate::engine::{ROOM, find_room};
+use crate::disk::{TEMPORARY, create_directory, read_text};
+use crate::engine::{ROOM, ROOM_FILE, find_room};
 use crate::keyspaces::{KeyspaceIdentity, KeyspaceRecord, MOST_RECORDS};
 use crate::{StorageError, run};
 
 /// The lock file.
 const LOCK: &str = "lock";
+/// The directory that a file system itself has at its top.
+const RECOVERED: &str = "lost+found";
 
 /// How a node starts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -108,14 +110,28 @@ impl DataDirectory {
     /// [`StorageError::Refused`] if it is in use, belongs to another node or cluster, has a newer format, or if its
     /// data does not fit the changed configuration. [`StorageError::Full`] if its disk is too full to start.
     pub fn open(path: &Path, identity: &Identity, start: Start) -> Result<Self, StorageError> {
-        create_directory(path).map_err(StorageError::write(path, ROOM))?;
-        let lock = lock(path)?;
+        create_directory(path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => {
+                let reason =
+                    format!("this directory can't be made ({error}): choose another with --data");
+                StorageError::refused(path, reason)
+            }
+            _ => StorageError::write(path, ROOM)(error),
+        })?;
         let file = path.join(identity::NAME);
-        let existing = match fs::read_to_string(&file) {
-            Ok(text) => Some(text),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-            Err(source) => return Err(StorageError::Io { path: file, source }),
-        };
+        if !file.exists()
+            && let Some(name) = foreign(path).map_err(StorageError::io(path))?
+        {
+            let reason = format!(
+                "this directory has `{name}` and no `{}`, so it is neither empty nor a node's data: choose an \
+                 empty directory with --data, or a new one; if it was this node's, move it away and start with \
+                 --rejoin",
+                identity::NAME
+            );
+            return Err(StorageError::refused(path, reason));
+        }
+        let lock = lock(path)?;
+        let existing = read_text(&file)?;
         let holds_data = holds_data(path).map_err(StorageError::io(path))?;
         if holds_data && start == Start::Rejoin {
             let reason = "this directory holds a node's data, so its disk was not lost; start without \
@@ -341,10 +357,28 @@ fn lock(path: &Path) -> Result<File, StorageError> {
     }
 }
 
+/// The name of something in a directory without an identity that a node has not left there.
+fn foreign(path: &Path) -> io::Result<Option<String>> {
+    let new = Path::new(identity::NAME).with_extension(TEMPORARY);
+    for entry in fs::read_dir(path)? {
+        let name = entry?.file_name();
+        // A node that was killed in its first moments has left no more. The others are the file system's own.
+        let is_known =
+            [LOCK, ROOM_FILE, RECOVERED, identity::NAME].iter().any(|known| name == *known)
+                || Path::new(&name) == new
+                || name.to_string_lossy().starts_with('.');
+        if !is_known {
+            return Ok(Some(name.to_string_lossy().into_owned()));
+        }
+    }
+    Ok(None)
+}
+
 /// Whether the directory contains a partition of any keyspace, configured or not.
 fn holds_data(path: &Path) -> io::Result<bool> {
     for entry in fs::read_dir(path)? {
-        if entry?.file_type()?.is_dir() {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() && entry.file_name() != RECOVERED {
             return Ok(true);
         }
     }

@@ -96,6 +96,22 @@ pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
     File::open(parent)?.sync_all()
 }
 
+/// The text of a file, if there is one.
+///
+/// # Errors
+/// If it can't be read, or is no text.
+pub(crate) fn read_text(file: &Path) -> Result<Option<String>, StorageError> {
+    match fs::read_to_string(file) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            let what = "it is no text in UTF-8".to_string();
+            Err(StorageError::Unreadable { path: file.to_path_buf(), what })
+        }
+        Err(error) => Err(StorageError::io(file)(error)),
+    }
+}
+
 /// Replaces the file atomically.
 pub(crate) fn replace(file: &Path, text: &str) -> Result<(), StorageError> {
     let temporary = file.with_extension(TEMPORARY);

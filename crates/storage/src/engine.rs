@@ -37,6 +37,8 @@ const TABLES_BEHIND: usize = 10;
 /// How much free space a store needs to be opened and to continue: for a journal, memtables that are being moved to
 /// tables, and merging tables.
 pub(crate) const ROOM: u64 = 128 << 20;
+/// The file that is made to find out whether there is room, and removed at once.
+pub(crate) const ROOM_FILE: &str = "room";
 
 /// An open store.
 pub(crate) struct Engine {
@@ -60,9 +62,15 @@ impl Engine {
             let in_memtable = AtomicU64::new(items.tree.active_memtable().size());
             Ok(Engine { items, database, mode, in_memtable })
         };
+        if let Some(place) = misplaced(path).map_err(StorageError::io(path))? {
+            let what = format!("{} is a directory, and was a file", place.display());
+            return Err(StorageError::Store { path: path.to_path_buf(), what });
+        }
         // fjall panics if some of its files are damaged, and does not say which.
         let opened = catch_unwind(open).map_err(|panic| {
-            let what = panic.downcast_ref::<String>().cloned().unwrap_or_default();
+            let what = panic.downcast_ref::<String>().cloned();
+            let what = what.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
+            let what = what.unwrap_or_else(|| "one of its files can't be read".to_string());
             StorageError::Store { path: path.to_path_buf(), what: what.replace('\n', ",") }
         })?;
         opened.map_err(|error| failed(path, error))
@@ -192,13 +200,34 @@ pub(crate) fn missing(path: &Path) -> Option<PathBuf> {
     currents.into_iter().find(|current| !current.exists())
 }
 
+/// A directory in the place of one of a store's files, if any. fjall would end the process.
+fn misplaced(path: &Path) -> io::Result<Option<PathBuf>> {
+    let directories = |of: &Path| match fs::read_dir(of) {
+        Ok(entries) => {
+            let paths = entries.map(|entry| Ok(entry?.path()));
+            let paths = paths.collect::<io::Result<Vec<_>>>()?;
+            Ok(paths.into_iter().filter(|path| path.is_dir()).collect::<Vec<_>>())
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    };
+    let (keyspaces, mut wrong) = (path.join("keyspaces"), directories(path)?);
+    wrong.retain(|found| *found != keyspaces);
+    for keyspace in directories(&keyspaces)? {
+        let tables = keyspace.join("tables");
+        wrong.extend(directories(&keyspace)?.into_iter().filter(|found| *found != tables));
+        wrong.extend(directories(&tables)?);
+    }
+    Ok(wrong.into_iter().next())
+}
+
 /// Checks that the disk of `directory` has room for a store, by allocating that much. This includes limits of the
 /// process and of its user.
 ///
 /// # Errors
 /// [`StorageError::Full`] if there is no room.
 pub(crate) fn find_room(directory: &Path) -> Result<(), StorageError> {
-    let path = directory.join("room");
+    let path = directory.join(ROOM_FILE);
     let file = File::create(&path).map_err(StorageError::write(&path, ROOM))?;
     // The file is removed, even if allocating failed.
     fs::remove_file(&path).map_err(StorageError::io(&path))?;

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::engine::ROOM;
+
 /// Why data could not be read from disk or written to it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -16,7 +18,7 @@ pub enum StorageError {
         source: io::Error,
     },
     /// The disk is full. Nothing is lost, and the data can be written later.
-    #[error("{}: the disk is full: {needed} bytes are needed; free some space", path.display())]
+    #[error("{}: the disk is full: {} MB must be free; free some space", path.display(), room_mb(*needed))]
     Full {
         /// The file.
         path: PathBuf,
@@ -24,7 +26,7 @@ pub enum StorageError {
         needed: u64,
     },
     /// A file does not contain what was written to it.
-    #[error("{}: corrupt at offset {offset}: {what}; have this node start with an empty directory and --rejoin, or, where too few others are whole for that, with --accept-loss", path.display())]
+    #[error("{}: corrupt at offset {offset}: {what}; {REJOIN}, or, where too few others are whole for that, with --accept-loss", path.display())]
     Corrupt {
         /// The file.
         path: PathBuf,
@@ -33,8 +35,16 @@ pub enum StorageError {
         /// What is wrong.
         what: String,
     },
+    /// A file without which the directory's data counts for nothing does not contain what was written to it.
+    #[error("{}: this file is damaged: {what}; {REJOIN}; --accept-loss does not help", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
     /// A store does not contain what was written to it. It does not say which of its files is damaged.
-    #[error("{}: the store in this directory is damaged: {what}; have this node start with an empty directory and --rejoin", path.display())]
+    #[error("{}: the store in this directory is damaged: {what}; {REJOIN}", path.display())]
     Store {
         /// The store's directory.
         path: PathBuf,
@@ -42,7 +52,7 @@ pub enum StorageError {
         what: String,
     },
     /// A store has lost some of what was written to it.
-    #[error("{}: the store in this directory has lost some of what it had: {what}; have this node start with an empty directory and --rejoin, or, where too few others are whole for that, with --accept-loss", path.display())]
+    #[error("{}: the store in this directory has lost some of what it had: {what}; {REJOIN}, or, where too few others are whole for that, with --accept-loss", path.display())]
     Lost {
         /// The store's directory.
         path: PathBuf,
@@ -59,6 +69,14 @@ pub enum StorageError {
     },
 }
 
+/// What to do about data that is damaged.
+pub const REJOIN: &str = "have this node start with an empty directory and --rejoin";
+
+/// How many MB must be free for a node to go on: a single write needs less, but stores need more.
+fn room_mb(needed: u64) -> u64 {
+    needed.max(ROOM).div_ceil(1 << 20)
+}
+
 /// Advice on an error of the operating system, if there is any.
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
@@ -67,6 +85,9 @@ fn advice(error: &io::Error) -> &'static str {
         }
         io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
             "; a file is where a directory is needed: move it away, or choose another directory with --data"
+        }
+        io::ErrorKind::IsADirectory => {
+            "; a directory is where a file of the node's data was: have this node start with an empty directory and --rejoin"
         }
         io::ErrorKind::PermissionDenied => {
             "; give the user of this process the right to read and write it, or choose another directory with --data"
@@ -96,8 +117,26 @@ impl StorageError {
         StorageError::Corrupt { path: path.to_path_buf(), offset, what: what.into() }
     }
 
+    /// The error of a file of TOML.
+    pub(crate) fn unreadable(path: &Path, text: &str, error: &toml::de::Error) -> StorageError {
+        let line = |at: usize| 1 + text[..at.min(text.len())].matches('\n').count();
+        let line = error.span().map_or(1, |span| line(span.start));
+        let what = error.message().lines().collect::<Vec<_>>().join(", ");
+        StorageError::Unreadable { path: path.to_path_buf(), what: format!("line {line}: {what}") }
+    }
+
     pub(crate) fn refused(path: &Path, reason: impl Into<String>) -> StorageError {
         StorageError::Refused { path: path.to_path_buf(), reason: reason.into() }
+    }
+
+    /// The place and the room that it needs, if the only problem is that the disk is full.
+    pub fn needs_room(&self) -> Option<String> {
+        match self {
+            StorageError::Full { path, needed } => {
+                Some(format!("{} needs {} MB", path.display(), room_mb(*needed)))
+            }
+            _ => None,
+        }
     }
 
     /// Whether the only problem is that the disk is full.
@@ -117,6 +156,14 @@ mod tests {
         assert!(told(io::ErrorKind::NotADirectory).contains("a file is where a directory"));
         assert!(told(io::ErrorKind::AlreadyExists).contains("a file is where a directory"));
         assert!(told(io::ErrorKind::PermissionDenied).contains("the right to read and write"));
+        assert!(told(io::ErrorKind::IsADirectory).contains("--rejoin"));
         assert!(!told(io::ErrorKind::UnexpectedEof).contains(';'));
+    }
+
+    #[test]
+    fn a_full_disk_is_told_how_much_must_be_free_for_the_node_to_go_on() {
+        let full = StorageError::write(Path::new("d"), 32 << 20)(io::ErrorKind::StorageFull.into());
+        assert_eq!(full.to_string(), "d: the disk is full: 128 MB must be free; free some space");
+        assert_eq!(full.needs_room().unwrap(), "d needs 128 MB");
     }
 }

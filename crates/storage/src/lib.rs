@@ -70,7 +70,7 @@ pub use base::{Base, Flush};
 pub use batch::Batch;
 pub use directory::{DataDirectory, Identity, Start};
 pub use engine::STORE_THREAD;
-pub use error::StorageError;
+pub use error::{REJOIN, StorageError};
 #[doc(hidden)]
 pub use hostile::{example_segment, read_hostile_segment};
 pub use keyspaces::{KeyspaceIdentity, KeyspaceRecord};

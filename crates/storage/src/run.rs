@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use crate::disk::replace;
+use crate::disk::{read_text, replace};
 use crate::{Durability, Start, StorageError};
 
 pub(crate) const NAME: &str = "run.toml";
@@ -146,10 +146,14 @@ if too few of the other nodes are whole for that, as after a power cut of all, s
 --accept-loss, with which the last that was acknowledged may be missing, and transactions be there in part";
 
 fn read(file: &Path, start: Start) -> Result<Option<Contents>, StorageError> {
-    let text = match fs::read_to_string(file) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        text => text.map_err(StorageError::io(file))?,
+    let text = match read_text(file) {
+        Err(StorageError::Unreadable { .. }) if start == Start::AcceptLoss => return Ok(None),
+        Err(StorageError::Unreadable { path, what }) => {
+            return Err(StorageError::corrupt(&path, 0, what));
+        }
+        text => text?,
     };
+    let Some(text) = text else { return Ok(None) };
     match toml::from_str(&text) {
         Ok(contents) => Ok(Some(contents)),
         // Without it, the start counts as one after a power cut, and that loss is accepted.

@@ -114,6 +114,10 @@ fn a_node_that_is_turned_away_for_good_or_panics_ends_at_once_with_its_first_rea
     let panicked = server(1, None);
     panicked.life.fail(&"a cause");
     panicked.life.disowned("it was replaced".to_string());
+    let damaged = server(1, None);
+    damaged.life.fail(&format!("the store is damaged; {}", serried_storage::REJOIN));
+    let failed = damaged.life.failure().unwrap().to_string();
+    assert!(failed.ends_with(serried_storage::REJOIN), "it needs no other advice: {failed}");
     for (server, why) in [(turned_away, "it was replaced"), (panicked, "a cause")] {
         let state = server.life.watch().borrow().clone();
         assert!(state.killed);

@@ -94,10 +94,7 @@ pub(super) fn check(file: &Path, text: &str, wanted: &Identity) -> Result<Held, 
     }
     let contents: Contents = match toml::from_str(text) {
         Ok(contents) => contents,
-        Err(error) => {
-            let offset = error.span().map_or(0, |span| span.start as u64);
-            return Err(StorageError::corrupt(file, offset, error.message()));
-        }
+        Err(error) => return Err(StorageError::unreadable(file, text, &error)),
     };
     let provenance = Provenance { incarnation: contents.incarnation, rejoined: contents.rejoined };
     let found = &contents;

@@ -1,14 +1,13 @@
 //! The file that notes the data that the other nodes had when they were last met.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serried_model::Provenance;
 
 use crate::StorageError;
-use crate::disk::replace;
+use crate::disk::{read_text, replace};
 
 /// Its name.
 pub(super) const NAME: &str = "peers.toml";
@@ -77,13 +76,6 @@ pub(super) fn judge(node: u64, known: Option<u64>, has: Provenance) -> Result<bo
 }
 
 fn read(file: &Path) -> Result<BTreeMap<String, u64>, StorageError> {
-    let text = match fs::read_to_string(file) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
-        Err(source) => return Err(StorageError::Io { path: file.to_path_buf(), source }),
-    };
-    toml::from_str(&text).map_err(|error| {
-        let offset = error.span().map_or(0, |span| span.start as u64);
-        StorageError::corrupt(file, offset, error.message())
-    })
+    let Some(text) = read_text(file)? else { return Ok(BTreeMap::new()) };
+    toml::from_str(&text).map_err(|error| StorageError::unreadable(file, &text, &error))
 }

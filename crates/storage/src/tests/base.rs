@@ -252,6 +252,21 @@ fn a_damaged_store_shows_no_wrong_data_and_says_what_to_do() {
 }
 
 #[test]
+fn a_directory_in_the_place_of_a_file_is_damage_and_ends_no_process() {
+    for name in ["0.jnl", "version", "keyspaces/1/tables/2", "keyspaces/1/current"] {
+        let scratch = Scratch::new();
+        let place = scratch.path().join("base");
+        drop(Base::open(&place, Durability::Sync, 1 << 20).unwrap());
+        drop(fs::remove_file(place.join(name)));
+        fs::create_dir(place.join(name)).unwrap();
+        let error = Base::open(&place, Durability::Sync, 1 << 20).map(drop).unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains(name) && error.contains("is a directory"), "{error}");
+        assert!(error.contains("--rejoin"), "{error}");
+    }
+}
+
+#[test]
 fn a_store_whose_creation_was_interrupted_is_created_again() {
     let scratch = Scratch::new();
     let (place, unfinished) = (scratch.path().join("base"), scratch.path().join("base.unfinished"));

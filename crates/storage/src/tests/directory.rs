@@ -1,5 +1,7 @@
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
+use std::path::Path;
 
 use super::Scratch;
 use crate::directory::FORMAT;
@@ -105,7 +107,46 @@ fn a_newer_format_and_a_damaged_file_have_different_errors() {
     refused(open(), &["format 99", "newer release"]);
     fs::write(&file, &text[..text.len() / 2]).unwrap();
     let error = open().map(drop).unwrap_err();
-    assert!(matches!(error, StorageError::Corrupt { .. }), "{error}");
+    assert!(matches!(error, StorageError::Unreadable { .. }), "{error}");
+}
+
+#[test]
+fn a_damaged_file_of_the_directory_is_answered_with_what_helps() {
+    for name in ["identity.toml", "peers.toml"] {
+        let damages: [fn(&Path) -> io::Result<()>; 3] = [
+            |file| fs::write(file, "a = [\nb"),
+            |file| fs::write(file, [0xff, 0xfe]),
+            |file| fs::create_dir(file),
+        ];
+        for damage in damages {
+            let scratch = Scratch::new();
+            drop(settled(&scratch, &identity(), Start::Usual));
+            let file = scratch.path().join(name);
+            drop(fs::remove_file(&file));
+            damage(&file).unwrap();
+            for start in [Start::Usual, Start::AcceptLoss] {
+                let opened = DataDirectory::open(scratch.path(), &identity(), start);
+                let error = opened.map(drop).unwrap_err().to_string();
+                assert!(error.contains(name) && error.contains("--rejoin"), "{error}");
+                assert!(!error.contains("with --accept-loss"), "{error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_directory_with_other_things_in_it_is_refused() {
+    let scratch = Scratch::new();
+    let open = || DataDirectory::open(scratch.path(), &identity(), Start::Usual);
+    fs::create_dir_all(scratch.path().join("etc")).unwrap();
+    refused(open(), &["`etc`", "choose an empty directory", "--data"]);
+    assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 1, "nothing is left in it");
+    fs::remove_dir(scratch.path().join("etc")).unwrap();
+    // What file systems have at their tops, and what a node that was killed at once has left.
+    fs::create_dir(scratch.path().join("lost+found")).unwrap();
+    fs::write(scratch.path().join("lock"), "").unwrap();
+    fs::write(scratch.path().join("identity.new"), "cluster").unwrap();
+    assert!(open().unwrap().is_new());
 }
 
 #[test]
