@@ -135,6 +135,14 @@ pub(crate) const TABLE: &[(&str, How)] = &[
     ("serried sim bank --geo con --loss 0.02 --reordering 0.2 --check --seed 7", How::Alone),
     ("serried sim list-append --faults crashes,blackouts,lost-disks --check --seed 3", How::Alone),
     (
+        "serried sim list-append-calls --faults crashes,blackouts,lost-disks --check --seed 3",
+        How::Alone,
+    ),
+    (
+        "serried bench tpcc-calls --clients 16",
+        How::Shorter("serried bench tpcc-calls --clients 2 --seconds 0.2 --warm-up 0"),
+    ),
+    (
         "serried sim f1 --geo lan --replicas 1 --partitions 8 --cores 1 --clients 8 --rate 20000",
         How::Shorter(
             "serried sim f1 --geo lan --replicas 1 --partitions 8 --cores 1 --clients 8 --rate 20000 --seconds 0.05 --warm-up 0",
