@@ -88,7 +88,8 @@ impl Check {
         };
         let mut input = BufReader::new(input);
         let first = first_line(&mut input).with_context(|| format!("can't read {name}"))?;
-        let family = wing::of_history(&first, self.guarantee);
+        let last = first.trim_ascii_end().rsplit(|byte| *byte == b'\n').next();
+        let family = wing::of_history(last.unwrap_or_default(), self.guarantee);
         let mut input = Cursor::new(first).chain(input);
         let judged = with_wing!(family, W => self.judge::<W>(&mut input));
         let (ended, word, text) = judged?;
@@ -159,9 +160,23 @@ fn unreadable(file: &Path) -> String {
     }
 }
 
-/// The first line that is not empty, with the empty ones before it. It shows the history's family.
+/// The first line that is not skipped, with those before it. It shows the history's family.
 fn first_line(input: &mut impl BufRead) -> std::io::Result<Vec<u8>> {
+    if input.fill_buf()?.starts_with(BYTE_ORDER_MARK) {
+        input.consume(BYTE_ORDER_MARK.len());
+    }
     let mut lines = Vec::new();
-    while lines.iter().all(u8::is_ascii_whitespace) && input.read_until(b'\n', &mut lines)? > 0 {}
-    Ok(lines)
+    loop {
+        let before = lines.len();
+        if input.read_until(b'\n', &mut lines)? == 0 {
+            return Ok(lines);
+        }
+        let line = &lines[before..];
+        let event = || serde_json::from_slice::<serde_json::Value>(line).unwrap_or_default();
+        if !line.iter().all(u8::is_ascii_whitespace) && event()["process"] != "nemesis" {
+            return Ok(lines);
+        }
+    }
 }
+
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";

@@ -14,7 +14,8 @@ const NODE_THREAD: &str = "serried-node";
 /// The costs so far.
 #[derive(Clone, Default)]
 pub(crate) struct Spent {
-    server_cpu: Duration,
+    /// The time of each process with servers.
+    servers: BTreeMap<u32, Duration>,
     client_cpu: Duration,
     messages: u64,
     flushes: u64,
@@ -39,10 +40,10 @@ impl Spent {
         }
         if processes.remove(&std::process::id()).is_some() {
             let nodes = node_threads_cpu_time().unwrap_or_default();
-            spent.server_cpu += nodes;
+            processes.insert(std::process::id(), nodes);
             spent.client_cpu = spent.client_cpu.saturating_sub(nodes);
         }
-        spent.server_cpu += processes.into_values().sum::<Duration>();
+        spent.servers = processes;
         spent
     }
 
@@ -57,10 +58,12 @@ impl Spent {
         let us = |now: Duration, then: Duration| {
             now.saturating_sub(then).as_secs_f64() * 1e6 / transactions
         };
-        let server_cpu_us_per_txn = us(self.server_cpu, earlier.server_cpu);
+        let sum = |of: &Spent| of.servers.values().sum::<Duration>();
+        let are_the_same = self.servers.keys().eq(earlier.servers.keys());
+        let server_cpu_us_per_txn = are_the_same.then(|| us(sum(self), sum(earlier)));
         let client_cpu_us_per_txn = us(self.client_cpu, earlier.client_cpu);
         Costs {
-            cpu_us_per_txn: server_cpu_us_per_txn + client_cpu_us_per_txn,
+            cpu_us_per_txn: server_cpu_us_per_txn.map(|server| server + client_cpu_us_per_txn),
             server_cpu_us_per_txn,
             client_cpu_us_per_txn,
             messages_per_txn: self.messages.saturating_sub(earlier.messages) as f64 / transactions,
@@ -83,4 +86,24 @@ fn node_threads_cpu_time() -> std::io::Result<Duration> {
         }
     }
     Ok(Duration::from_millis(ticks * 10))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_servers_is_not_known_if_one_was_restarted() {
+        let spent = |servers: &[(u32, u64)]| {
+            let servers = servers.iter().map(|(id, ms)| (*id, Duration::from_millis(*ms)));
+            Spent { servers: servers.collect(), ..Spent::default() }
+        };
+        let before = spent(&[(1, 5), (2, 5)]);
+        let costs = spent(&[(1, 6), (2, 8)]).since(&before, 4);
+        assert_eq!(costs.server_cpu_us_per_txn, Some(1000.0));
+        for after in [spent(&[(1, 9), (3, 1)]), spent(&[(1, 9)])] {
+            let costs = after.since(&before, 4);
+            assert_eq!((costs.server_cpu_us_per_txn, costs.cpu_us_per_txn), (None, None));
+        }
+    }
 }

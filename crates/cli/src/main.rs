@@ -33,6 +33,7 @@ mod torture;
 mod windows;
 mod wing;
 
+use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
@@ -51,7 +52,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 ///
 /// Where others abort, lock and back off, Serried re-executes: try `serried demo`.
 #[derive(Parser)]
-#[command(version, max_term_width = 100, after_help = after_help())]
+#[command(name = "serried", version, max_term_width = 100, after_help = after_help())]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -188,8 +189,19 @@ fn text(error: &anyhow::Error) -> String {
     })
 }
 
+/// The words of the command line. `help --help` is taken for `--help`: to clap, `help` is followed by commands.
+fn words(mut words: Vec<OsString>) -> Vec<OsString> {
+    if let [_, help, option] = &*words
+        && help == "help"
+        && (option == "--help" || option == "-h")
+    {
+        words.remove(1);
+    }
+    words
+}
+
 fn main() -> ExitCode {
-    let command = Arguments::parse().command;
+    let command = Arguments::parse_from(words(std::env::args_os().collect())).command;
     let log = match &command {
         // A node's log is its output. The other commands print theirs.
         Command::Serve(serve) => start_log(&serve.log, serve.log_format),
@@ -231,6 +243,26 @@ mod tests {
         assert_eq!(text(&anyhow::Error::new(named)), "data: denied");
         let unnamed = anyhow::Error::new(denied()).context("can't serve metrics");
         assert_eq!(text(&unnamed), "can't serve metrics: denied");
+    }
+
+    #[test]
+    fn the_help_fits_into_its_width_so_that_it_is_not_wrapped_again() {
+        let program = <Arguments as clap::CommandFactory>::command();
+        for command in program.get_subcommands().filter(|command| !command.is_hide_set()) {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let columns = help.lines().skip_while(|line| !line.starts_with("Columns"));
+            for line in columns.take_while(|line| !line.starts_with("Examples")) {
+                assert!(line.chars().count() <= 100, "{}: {line}", command.get_name());
+            }
+        }
+    }
+
+    #[test]
+    fn help_is_shown_for_help_as_well() {
+        let of = |given: &[&str]| words(given.iter().map(OsString::from).collect());
+        assert_eq!(of(&["serried", "help", "--help"]), ["serried", "--help"]);
+        assert_eq!(of(&["serried", "help", "-h"]), ["serried", "-h"]);
+        assert_eq!(of(&["serried", "help", "sim"]), ["serried", "help", "sim"]);
     }
 
     #[test]

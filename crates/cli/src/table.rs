@@ -8,26 +8,39 @@ use serried_workload::{ArrivalReport, Report};
 /// What the columns mean, for the help of the commands that print them.
 const COLUMNS: &str = "\
 Columns, of the measured part of a run:
-  txn/s, commit %   committed transactions per second; committed transactions per attempt
-  attempts          attempts per committed transaction
-  re-exec.          re-executions per committed transaction, in its last attempt
+  txn/s, commit %  committed transactions per second; committed transactions per
+                   attempt
+  attempts         attempts per committed transaction
+  re-exec.         re-executions per committed transaction, in its last attempt
   offered, done %, dropped %
-                    with --rate: transactions that arrived per second, and the shares of them that were done,
-                    and that were dropped because their client had too many open; the others failed
-  late ms           with --rate: the mean time between a transaction's arrival and its beginning, because the
-                    client itself was behind; it is part of the latencies
-  p50 ... p99.9     latency from the first attempt to the commit, with --rate from the arrival
-  CPU us/txn        CPU time of nodes and clients per committed transaction; then each alone
-  msgs, flushes     messages sent, and writes to connections, per committed transaction
-  rolled back       tpcc only, by transaction: aborted by the program, as TPC-C specifies; no failure
-  latency_us_p50    f1, f1-wf and tao: the median of transactions that only read, and of the others
-  new orders        tpcc only: per second and minute. It is no audited tpmC: clients do not wait
-  window, bound     counter only: the mean serialization window, and 1 divided by it
-  replica CPU %     simulations only: the share of the replicas' cores that was in use
-For registers, req/s is requests per second. A request is one operation, except in tail-at-scale. Costs
-are per request. A second table has the latencies of reads, writes and read-modify-writes.
-For procedures, call/s is calls that took effect per second. Calls that a check of their procedure
-has refused are no failures. A second table has the latencies of each procedure.
+                   with --rate: transactions that arrived per second, and the
+                   shares of them that were done, and that were dropped because
+                   their client had too many open; the others failed
+  late ms          with --rate: the mean time between a transaction's arrival
+                   and its beginning, because the client itself was behind; it
+                   is part of the latencies
+  p50 ... p99.9    latency from the first attempt to the commit, with --rate
+                   from the arrival
+  CPU us/txn       CPU time of nodes and clients per committed transaction; then
+                   each alone; `-` if a node was restarted meanwhile
+  msgs, flushes    messages sent, and writes to connections, per committed
+                   transaction
+  rolled back      tpcc only, by transaction: aborted by the program, as TPC-C
+                   specifies; no failure
+  latency_us_p50   f1, f1-wf and tao: the median of transactions that only read,
+                   and of the others
+  new orders       tpcc only: per second and minute. It is no audited tpmC:
+                   clients do not wait
+  window, bound    counter only: the mean serialization window, and 1 divided by
+                   it
+  replica CPU %    simulations only: the share of the replicas' cores that was
+                   in use
+For registers, req/s is requests per second. A request is one operation, except
+in tail-at-scale. Costs are per request. A second table has the latencies of
+reads, writes and read-modify-writes.
+For procedures, call/s is calls that took effect per second. Calls that a check
+of their procedure has refused are no failures. A second table has the latencies
+of each procedure.
 
 ";
 
@@ -72,8 +85,10 @@ pub(crate) struct Row {
 /// What a transaction cost on real hardware.
 #[derive(Clone, Serialize)]
 pub(crate) struct Costs {
-    pub(crate) cpu_us_per_txn: f64,
-    pub(crate) server_cpu_us_per_txn: f64,
+    /// `None` if that of the servers is not known.
+    pub(crate) cpu_us_per_txn: Option<f64>,
+    /// `None` if a server was restarted or did not answer.
+    pub(crate) server_cpu_us_per_txn: Option<f64>,
     pub(crate) client_cpu_us_per_txn: f64,
     pub(crate) messages_per_txn: f64,
     pub(crate) flushes_per_txn: f64,
@@ -81,9 +96,10 @@ pub(crate) struct Costs {
 
 impl Costs {
     fn cells(&self) -> [String; 5] {
+        let known = |us: Option<f64>| us.map_or("-".to_string(), |us| format!("{us:.1}"));
         [
-            format!("{:.1}", self.cpu_us_per_txn),
-            format!("{:.1}", self.server_cpu_us_per_txn),
+            known(self.cpu_us_per_txn),
+            known(self.server_cpu_us_per_txn),
             format!("{:.1}", self.client_cpu_us_per_txn),
             format!("{:.2}", self.messages_per_txn),
             format!("{:.2}", self.flushes_per_txn),

@@ -29,7 +29,7 @@ impl History {
 
     /// Reads a history that [`History::write_json_lines`] or another tool has written in this format.
     ///
-    /// Unknown fields are ignored and empty lines are skipped. The index of a line without one is its line number.
+    /// Unknown fields are ignored. Empty lines, a byte-order mark and events of Jepsen's nemesis are skipped. The index of a line without one is its line number.
     ///
     /// # Errors
     ///
@@ -79,7 +79,7 @@ fn are_ends_of(operations: &[MicroOperation], begun: &[MicroOperation]) -> bool 
     operations.is_empty() || begun.is_empty() || appends(operations).eq(appends(begun))
 }
 
-/// Calls a function with each line that is not empty, as JSON.
+/// Calls a function with each line that is not empty and not of Jepsen's nemesis, as JSON.
 pub(crate) fn for_each_line(
     input: &mut impl BufRead,
     mut each: impl FnMut(Line, &Value) -> Result<(), ReadError>,
@@ -92,16 +92,24 @@ pub(crate) fn for_each_line(
         if length == 0 {
             break;
         }
+        // A byte-order mark.
+        if line == 1 && text.starts_with(b"\xef\xbb\xbf") {
+            text.drain(..3);
+        }
         if text.iter().all(u8::is_ascii_whitespace) {
             continue;
         }
-        let value = serde_json::from_slice(&text).map_err(|error| {
+        let value: Value = serde_json::from_slice(&text).map_err(|error| {
             if error.is_eof() && text.last() != Some(&b'\n') {
                 ReadError::Truncated { line }
             } else {
                 ReadError::Malformed { line, problem: error.to_string() }
             }
         })?;
+        // Jepsen notes in this way which faults it causes.
+        if value.get("process").is_some_and(|process| process == "nemesis") {
+            continue;
+        }
         each(Line { line }, &value)?;
     }
     Ok(())

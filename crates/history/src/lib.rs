@@ -46,6 +46,14 @@ mod read_error;
 mod recorder;
 mod register;
 
+/// A number with its noun, in the plural unless it is 1.
+pub fn counted(number: u64, noun: &str) -> String {
+    match number {
+        1 => format!("1 {noun}"),
+        _ => format!("{number} {noun}s"),
+    }
+}
+
 pub use checker::{
     Conflict, ConflictKind, Deletes, Installed, Options, RealTime, Summary, TransactionGuarantee,
     Verdict, Violation, ViolationKind, Witness, check_serializable, check_serializable_with,

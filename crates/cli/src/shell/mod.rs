@@ -253,9 +253,23 @@ impl Session {
         let arguments = &words[1..];
         match (&*name, arguments) {
             ("quit" | "exit", []) => return Ok(false),
-            ("help" | "?", []) => println!("{}\n\n{QUOTES}", self.keyspace.help()),
+            ("help" | "?", []) => {
+                let help = format!("{}\n\n{QUOTES}", self.keyspace.help());
+                match self.printer.json {
+                    true => self.printer.report("help", &help),
+                    false => println!("{help}"),
+                }
+            }
             ("keyspaces", []) => {
                 for info in self.database.keyspaces() {
+                    if self.printer.json {
+                        let (protocol, guarantee) = (&info.protocol, &info.guarantee);
+                        println!(
+                            "{}",
+                            serde_json::json!({ "keyspace": info.name, "protocol": protocol, "guarantee": guarantee })
+                        );
+                        continue;
+                    }
                     let name = Quoted(info.name.as_bytes());
                     println!("{name} ({}, {})", info.protocol, info.guarantee);
                 }

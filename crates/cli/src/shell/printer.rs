@@ -37,6 +37,7 @@ impl Printer {
     /// Prints a result, or an error.
     pub(crate) fn report(&self, what: &str, detail: &str) {
         match (self.json, what) {
+            (true, _) if detail.is_empty() => println!("{}", serde_json::json!({ "result": what })),
             (true, _) => println!("{}", serde_json::json!({ "result": what, "detail": detail })),
             (false, "error") => eprintln!("error: {detail}"),
             (false, _) if detail.is_empty() => println!("{what}"),

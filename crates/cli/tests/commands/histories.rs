@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::{Temporary, code, err, out, serried};
+use crate::{Temporary, code, err, out, serried, with_input};
 
 #[test]
 fn a_simulation_reports_as_json_and_its_history_is_checked_again_from_its_file() {
@@ -167,4 +167,20 @@ fn a_history_in_which_nothing_has_succeeded_is_no_pass() {
         assert_eq!(code(&output), 4, "{text:?}: {}", out(&output));
         assert!(out(&output).contains("nothing in the history has succeeded"), "{}", out(&output));
     }
+}
+
+#[test]
+fn a_byte_order_mark_and_the_faults_that_jepsen_notes_are_skipped() {
+    let nemesis = r#"{"type":"info","process":"nemesis","f":"start-partition","value":"majority"}"#;
+    let read = r#""process":0,"f":"read","value":[5,null]}"#;
+    let history = format!(
+        "\u{feff}{nemesis}\n{{\"type\":\"invoke\",{read}\n{nemesis}\n{{\"type\":\"ok\",{read}\n"
+    );
+    let output = with_input(&["check", "-"], &history);
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    assert!(
+        out(&output).starts_with("linearizable: 1 completed operation on 1 key ("),
+        "{}",
+        out(&output)
+    );
 }

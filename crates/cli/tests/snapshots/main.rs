@@ -307,7 +307,7 @@ get alice
     transcript.run_with_input(&accounts, script);
     transcript.run_with_input(
         &[&accounts[..], &["--json"]].concat(),
-        "get 'carol d' bytes nobody\nput a\n",
+        "get 'carol d' bytes nobody\nput a\nkeyspaces\nhelp\nbegin\nrollback\n",
     );
     transcript
         .run(&[&accounts[..], &["-e", "begin; put carol 1; put; commit; put dave 1"]].concat());

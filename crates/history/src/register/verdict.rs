@@ -1,5 +1,6 @@
 //! Verdicts of the checkers of registers.
 
+use crate::counted;
 use core::fmt;
 
 use serried_model::Carstamp;
@@ -148,9 +149,12 @@ impl fmt::Display for RegisterSummary {
         let RegisterSummary { guarantee, completed, failed, unknown, keys, states } = self;
         write!(
             f,
-            "{}: {completed} completed operations on {keys} keys ({failed} failed, {unknown} \
-             unknown), {states} states searched",
-            guarantee.name()
+            "{}: {} on {} ({failed} failed, {unknown} \
+             unknown), {} searched",
+            guarantee.name(),
+            counted(*completed, "completed operation"),
+            counted(*keys, "key"),
+            counted(*states, "state"),
         )
     }
 }

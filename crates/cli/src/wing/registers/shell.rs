@@ -111,7 +111,8 @@ impl RegisterStatements {
             let Modified { found, value, applied } = registers.rmw(&key, modification).await?;
             match (name, applied) {
                 (_, false) => {
-                    printer.report("unchanged", "its condition does not hold; there is:");
+                    printer
+                        .report("unchanged", "its condition does not hold; what is there follows");
                     printer.show(&key, &found);
                 }
                 ("get-and-set" | "get-and-delete", true) => {
@@ -161,7 +162,7 @@ impl RegisterStatements {
         let accessed = self.registers.access(key.clone(), update.clone(), Some(token)).await?;
         match update {
             Access::Modify(_) => {
-                printer.report("done", "and before that there was:");
+                printer.report("done", "and what was there before follows");
                 printer.show(&key, &accessed.found);
             }
             Access::Write(_) | Access::Read => {

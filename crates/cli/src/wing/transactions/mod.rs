@@ -12,7 +12,7 @@ use clap::Args;
 use serried::{Backoff, TransactOptions, TransactionKeyspace, Version};
 use serried_history::{
     EventKind, History, Options, ReadError, Recorder, Verdict, check_serializable_with,
-    check_strict_serializable_with,
+    check_strict_serializable_with, counted,
 };
 use serried_model::{Guarantee, Transactions};
 use serried_protocols::{COMPARED, DEFAULT};
@@ -233,13 +233,13 @@ pub(crate) fn judge_transactions(
     match verdict {
         Verdict::Holds(summary) => {
             let text = format!(
-                "{}: {} committed transactions on {} keys ({} failed, {} unknown), {} edges and no cycle",
+                "{}: {} on {} ({} failed, {} unknown), {} and no cycle",
                 summary.guarantee,
-                summary.committed,
-                summary.keys,
+                counted(summary.committed, "committed transaction"),
+                counted(summary.keys, "key"),
                 summary.failed,
                 summary.unknown,
-                summary.edges
+                counted(summary.edges, "edge")
             );
             (Ended::Well, summary.guarantee.name().into(), text)
         }
