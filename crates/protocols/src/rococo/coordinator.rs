@@ -1,7 +1,7 @@
 //! The client side: a coordinator for one client's calls.
 
 use core::time::Duration;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serried_actor::{Actor, Context, Coordinate, Group, Settings};
@@ -37,7 +37,8 @@ pub struct Coordinator {
     /// The set of procedures that is in use, as far as is known.
     set: Option<Arc<Registered>>,
     requests: BTreeMap<TxnId, Running>,
-    by_version: BTreeMap<Version, TxnId>,
+    /// By call, the requests that are about it.
+    by_version: BTreeMap<Version, BTreeSet<TxnId>>,
     by_read: BTreeMap<u64, TxnId>,
     reads: u64,
     /// By partition, the calls that were executed everywhere.
@@ -62,8 +63,9 @@ enum Phase {
     Reads { reading: Box<Reading>, again: Operation },
     /// What partitions know of a call.
     Inquires { call: Version, unknown: BTreeMap<u16, u64> },
-    /// The registration of a set of procedures.
-    Registers { set: Arc<ProcedureSet>, replaces: Option<u64> },
+    /// The registration of a set of procedures in place of the one of this version. `again` is whether it may replace
+    /// another one instead.
+    Registers { set: Arc<ProcedureSet>, replaces: u64, again: bool },
     /// The set of procedures that is in use, for a session.
     Lists,
 }
@@ -110,12 +112,13 @@ impl Coordinator {
 
     /// Begins a request, or begins it again.
     fn begin(&mut self, txn: TxnId, operation: Operation, cx: &mut Cx<'_>) {
-        let Some(set) = self.set.clone() else { return self.wait(txn, operation, cx) };
+        let Some(known) = self.set.clone() else { return self.wait(txn, operation, cx) };
         match operation {
-            Operation::Call { procedure, inputs } => self.call(txn, procedure, inputs, set, cx),
+            Operation::Call { procedure, inputs } => self.call(txn, procedure, inputs, known, cx),
             Operation::Inquire { call } => self.inquire(txn, call, cx),
             Operation::Register { set, replaces } => {
-                let phase = Phase::Registers { set, replaces };
+                let (again, replaces) = (replaces.is_none(), replaces.unwrap_or(known.version()));
+                let phase = Phase::Registers { set, replaces, again };
                 self.requests.insert(txn, Running { repeated: 0, phase });
                 self.register(txn, cx);
             }
@@ -170,7 +173,7 @@ impl Coordinator {
     }
 
     fn run(&mut self, txn: TxnId, mut run: Run, again: Option<Operation>, cx: &mut Cx<'_>) {
-        self.by_version.insert(run.txn(), txn);
+        self.by_version.entry(run.txn()).or_default().insert(txn);
         let step = run.begin(&self.group);
         let phase = Phase::Calls { run: Box::new(run), again };
         self.requests.insert(txn, Running { repeated: 0, phase });
@@ -209,12 +212,9 @@ impl Coordinator {
 
     /// No partition has started the call under its version.
     fn start_again(&mut self, txn: TxnId, why: NotStarted, cx: &mut Cx<'_>) {
-        let Some(Running { phase, .. }) = self.requests.remove(&txn) else { return };
+        let Some(Running { phase, .. }) = self.forget(txn) else { return };
         let again = match phase {
-            Phase::Calls { run, again } => {
-                self.by_version.remove(&run.txn());
-                again
-            }
+            Phase::Calls { again, .. } => again,
             Phase::Reads { again, .. } => Some(again),
             _ => None,
         };
@@ -260,7 +260,7 @@ impl Coordinator {
     fn inquire(&mut self, txn: TxnId, call: Version, cx: &mut Cx<'_>) {
         let phase = Phase::Inquires { call, unknown: BTreeMap::new() };
         self.requests.insert(txn, Running { repeated: 0, phase });
-        self.by_version.insert(call, txn);
+        self.by_version.entry(call).or_default().insert(txn);
         self.ask(txn, cx);
     }
 
@@ -277,7 +277,19 @@ impl Coordinator {
     }
 
     fn on_known(&mut self, at: u16, call: Version, known: Inquired, cx: &mut Cx<'_>) {
-        let Some(txn) = self.by_version.get(&call).copied() else { return };
+        for txn in self.about(call) {
+            self.on_known_of(txn, at, call, known.clone(), cx);
+        }
+    }
+
+    fn on_known_of(
+        &mut self,
+        txn: TxnId,
+        at: u16,
+        call: Version,
+        known: Inquired,
+        cx: &mut Cx<'_>,
+    ) {
         let Some(Running { phase: Phase::Inquires { unknown, .. }, .. }) =
             self.requests.get_mut(&txn)
         else {
@@ -314,21 +326,29 @@ impl Coordinator {
     // Sets of procedures.
 
     fn register(&mut self, txn: TxnId, cx: &mut Cx<'_>) {
-        let Some(Running { repeated, phase: Phase::Registers { set, replaces } }) =
+        let Some(Running { repeated, phase: Phase::Registers { set, replaces, .. } }) =
             self.requests.get(&txn)
         else {
             return;
         };
         let (number, set, replaces) = (txn.0, set.clone(), *replaces);
-        let request = Request::Register { number, set, replaces };
+        let request = Request::Register { number, set, replaces: Some(replaces) };
         self.send(OF_SETS, request, *repeated, cx);
         cx.set_timer(Timer::Repeat(txn), patience_with_leader(&self.group, *repeated));
     }
 
     fn on_registered(&mut self, txn: TxnId, end: message::Registered, cx: &mut Cx<'_>) {
-        let running = self.requests.get(&txn);
-        if !running.is_some_and(|running| matches!(running.phase, Phase::Registers { .. })) {
+        let Some(Running { phase: Phase::Registers { set, again, .. }, .. }) =
+            self.requests.get(&txn)
+        else {
             return;
+        };
+        if let (true, message::Registered::Superseded { .. }) = (*again, &end) {
+            // Each request names the version that it replaces, so that one which arrives late replaces no later one.
+            let operation = Operation::Register { set: set.clone(), replaces: None };
+            self.set = None;
+            self.requests.insert(txn, Running { repeated: 0, phase: Phase::Waits(operation) });
+            return cx.set_timer(Timer::Repeat(txn), START_AGAIN);
         }
         let registration = match end {
             message::Registered::InUse { version } => Registration::InUse { version },
@@ -383,12 +403,8 @@ impl Coordinator {
     fn forget(&mut self, txn: TxnId) -> Option<Running> {
         let running = self.requests.remove(&txn)?;
         match &running.phase {
-            Phase::Calls { run, .. } => {
-                self.by_version.remove(&run.txn());
-            }
-            Phase::Inquires { call, .. } => {
-                self.by_version.remove(call);
-            }
+            Phase::Calls { run, .. } => self.forget_version(run.txn(), txn),
+            Phase::Inquires { call, .. } => self.forget_version(*call, txn),
             Phase::Reads { reading, .. } => {
                 for number in reading.numbers() {
                     self.by_read.remove(&number);
@@ -397,6 +413,20 @@ impl Coordinator {
             Phase::Waits(_) | Phase::Registers { .. } | Phase::Lists => {}
         }
         Some(running)
+    }
+
+    fn forget_version(&mut self, call: Version, txn: TxnId) {
+        if let Some(requests) = self.by_version.get_mut(&call) {
+            requests.remove(&txn);
+            if requests.is_empty() {
+                self.by_version.remove(&call);
+            }
+        }
+    }
+
+    /// The requests that are about a call.
+    fn about(&self, call: Version) -> Vec<TxnId> {
+        self.by_version.get(&call).into_iter().flatten().copied().collect()
     }
 
     fn give_up(&mut self, txn: TxnId, cx: &mut Cx<'_>) {
@@ -428,14 +458,15 @@ impl Coordinator {
     }
 
     fn on_run(&mut self, at: u16, reply: Reply, cx: &mut Cx<'_>) {
-        let txn = reply.call().and_then(|version| self.by_version.get(&version)).copied();
-        let Some(txn) = txn else { return };
-        if let Some(Running { phase: Phase::Calls { run, .. }, repeated }) =
-            self.requests.get_mut(&txn)
-        {
-            *repeated = 0;
-            let step = run.on_reply(at, reply, &self.group);
-            self.take(txn, step, cx);
+        let Some(call) = reply.call() else { return };
+        for txn in self.about(call) {
+            if let Some(Running { phase: Phase::Calls { run, .. }, repeated }) =
+                self.requests.get_mut(&txn)
+            {
+                *repeated = 0;
+                let step = run.on_reply(at, reply.clone(), &self.group);
+                self.take(txn, step, cx);
+            }
         }
     }
 

@@ -298,6 +298,8 @@ pub struct Started {
     pub edges: Vec<Edge>,
     /// What is known of these and of transactions before them.
     pub ancestors: Ancestors,
+    /// Whether the transaction has been executed, so that no piece of it is started any more.
+    pub is_over: bool,
 }
 
 /// A piece that was started.

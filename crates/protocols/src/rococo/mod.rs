@@ -27,8 +27,8 @@
 //!   commits. Nothing is executed twice, because a leader knows what was started and executed.
 //! - *A leader executes, and the log has the results.* What immediate and deferred pieces write is in the entries, row by row.
 //!   So replicas install rows, in any order of copies and replays. An entry is valid only behind the entries that its leader
-//!   knew ([`replicated_log::Led`]).
-//! - *A transaction is executed when the edges of all ancestors are complete* ([`order`]).
+//!   knew ([`crate::frameworks::replicated_log::Led`]).
+//! - *A transaction is executed when the edges of all ancestors are complete* (`order.rs`).
 //! - *An ancestor that was executed alone is decided, one on a cycle is not.* A transaction that was executed without this one
 //!   comes before it, and so do its ancestors, which were executed earlier. But if the ancestor was executed as one of a
 //!   cycle, this transaction may be on that cycle, at a server that has not executed it yet. So a server remembers the
@@ -41,7 +41,7 @@
 //!   if at all, before its first piece.
 //! - *Forgotten transactions were executed everywhere.* A participant keeps a transaction until its coordinator has reported
 //!   that all participants have executed it, and until all partitions have reported that all transactions as old have ended.
-//!   This replaces the paper's epochs (§3.4).
+//!   It keeps one on a cycle until this holds for the whole cycle. This replaces the paper's epochs (§3.4).
 //! - *A refused call is a transaction too.* It writes nothing, but what it has read must be consistent. So it commits with the
 //!   pieces that it has started, and only then the refusal is reported.
 //!
@@ -54,6 +54,7 @@
 //! # Bounds
 //! - 4096 requests wait for a leader, and 4096 reads for transactions; others are dropped and repeated by their clients.
 //! - A leader coordinates at most 256 calls of silent clients at a time.
+//! - A deleted row stays as a row without columns. The store grows with the number of rows that were ever deleted.
 //! - A transaction is remembered for [`serried_actor::Settings::outcomes_ms`] after it has ended.
 
 mod accesses;

@@ -41,6 +41,9 @@ struct Part {
     pieces: Vec<Occurrence>,
     /// Those that the partition has started.
     started: BTreeSet<(PieceId, u32)>,
+    /// Whether it has executed the call. Then another coordinator has committed the call with fewer pieces, because it was
+    /// refused.
+    is_over: bool,
     not_started: Option<NotStarted>,
     edges: BTreeSet<Edge>,
     executed: bool,
@@ -48,7 +51,8 @@ struct Part {
 
 impl Part {
     fn is_started(&self) -> bool {
-        self.pieces.iter().all(|piece| self.started.contains(&(piece.piece, piece.number)))
+        self.is_over
+            || self.pieces.iter().all(|piece| self.started.contains(&(piece.piece, piece.number)))
     }
 }
 
@@ -128,6 +132,7 @@ impl Run {
         let procedure = procedure(&set, &self.of);
         let Some(part) = self.parts.get_mut(&at) else { return Step::Send(Vec::new()) };
         part.not_started = None;
+        part.is_over |= started.is_over;
         part.edges.extend(started.edges);
         let Ancestors { commit, cycles, executed } = started.ancestors;
         let is_new = |cycle: &Arc<[Vertex]>| !self.cycles.contains(cycle);
@@ -167,12 +172,12 @@ impl Run {
 
     /// A partition has not started the call.
     fn on_not_started(&mut self, at: u16, why: NotStarted) -> Step {
-        let Some(part) = self.parts.get_mut(&at).filter(|part| part.started.is_empty()) else {
-            return Step::Send(Vec::new());
-        };
         if why == NotStarted::Forgotten {
             return Step::NotStarted(why);
         }
+        let Some(part) = self.parts.get_mut(&at).filter(|part| part.started.is_empty()) else {
+            return Step::Send(Vec::new());
+        };
         part.not_started = Some(why);
         if self.insists {
             let request = self.start_at(&self.parts[&at]);

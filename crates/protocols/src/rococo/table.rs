@@ -1,6 +1,6 @@
 //! The rows and transactions of a partition, as built from the entries of its log.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -43,7 +43,8 @@ pub(super) struct Row {
     applied: u64,
     /// Counts the writes of this row.
     pub(super) version: u64,
-    /// Its columns; none if it is deleted.
+    /// Its columns; none if it is deleted. A deleted row stays, because another replica may copy it that has an older
+    /// state of it, and because a read-only call has to notice that a row was there meanwhile.
     pub(super) columns: Option<StoredRow>,
 }
 
@@ -60,8 +61,8 @@ pub(super) struct Txn {
     pub(super) edges: Vec<Edge>,
     /// The outputs of the deferred pieces, once they are executed.
     pub(super) executed: Option<Vec<Executed>>,
-    /// If it was executed with others on a cycle, the transaction that keeps the cycle.
-    cycle_at: Option<Version>,
+    /// If it was executed with others on a cycle, the transaction here that keeps the cycle, and the last one of all.
+    cycle_at: Option<(Version, Version)>,
     /// The cycle, if this is that transaction.
     cycle: Arc<[Vertex]>,
     /// Whether it has been executed at all of its participants.
@@ -103,12 +104,6 @@ pub(super) struct Table {
     open: BTreeSet<Version>,
     /// Those that have.
     ended: BTreeSet<Version>,
-    /// The rows that were deleted, with their versions. The older half is removed from the store with the next change of
-    /// the window.
-    deleted: VecDeque<(Key, u64)>,
-    removable: usize,
-    /// How many deleted rows were removed.
-    removed: u64,
 }
 
 impl Table {
@@ -120,9 +115,6 @@ impl Table {
             set: None,
             open: BTreeSet::new(),
             ended: BTreeSet::new(),
-            deleted: VecDeque::new(),
-            removable: 0,
-            removed: 0,
         }
     }
 
@@ -159,12 +151,7 @@ impl Table {
         self.open.contains(&txn) || self.ended.contains(&txn)
     }
 
-    /// How many deleted rows were removed.
-    pub(super) fn removed(&self) -> u64 {
-        self.removed
-    }
-
-    /// A row; `None` if it was never written, or was deleted long ago.
+    /// A row; `None` if it was never written.
     pub(super) fn row(&mut self, key: &Key, store: &dyn Store) -> Option<&Row> {
         match self.cells.get(key, store) {
             Cell::Nothing => None,
@@ -188,7 +175,7 @@ impl Table {
     pub(super) fn executed(&mut self, txn: Version, store: &dyn Store) -> Option<HowExecuted> {
         let state = self.txn(txn, store)?;
         state.executed.as_ref()?;
-        let Some(at) = state.cycle_at else { return Some(HowExecuted::Alone) };
+        let Some((at, _)) = state.cycle_at else { return Some(HowExecuted::Alone) };
         let cycle = self.txn(at, store).map(|state| state.cycle.clone()).unwrap_or_default();
         Some(HowExecuted::OnCycle(cycle))
     }
@@ -218,10 +205,16 @@ impl Table {
             Entry::Drain { version, set } => self.change_sets(at, store, |sets| {
                 sets.next = Some((*version, set.clone()));
             }),
-            Entry::Install { version, set } => self.change_sets(at, store, |sets| {
-                sets.in_use = Some((*version, set.clone()));
-                sets.next = sets.next.take().filter(|(next, _)| next > version);
-            }),
+            Entry::Install { version, set } => {
+                self.change_sets(at, store, |sets| {
+                    sets.in_use = Some((*version, set.clone()));
+                    sets.next = sets.next.take().filter(|(next, _)| next > version);
+                });
+                // All calls under the former set have been executed at all of their participants.
+                for txn in self.open.clone() {
+                    self.end(at, txn, store);
+                }
+            }
             Entry::Lead => {
                 let (slot, ballot) = (at.0, led.by);
                 self.change_control(at, store, |control| {
@@ -263,12 +256,13 @@ impl Table {
     fn execute(&mut self, at: (u64, u64), entry: &ExecuteEntry, store: &mut dyn Store) {
         // The last one is forgotten last.
         let last = entry.txns.iter().map(|(txn, _)| *txn).max();
-        let cycle_at = last.filter(|_| !entry.cycle.is_empty());
+        let last_of_all = entry.cycle.iter().map(|vertex| vertex.txn).max();
+        let cycle_at = last.zip(last_of_all);
         for (txn, outputs) in &entry.txns {
             self.change_txn(at, *txn, None, store, |state| {
                 state.executed = Some(outputs.clone());
                 state.cycle_at = cycle_at;
-                if cycle_at == Some(*txn) {
+                if last == Some(*txn) {
                     state.cycle = entry.cycle.clone();
                 }
             });
@@ -292,9 +286,7 @@ impl Table {
         store: &mut dyn Store,
         change: impl FnOnce(&mut Txn),
     ) -> bool {
-        if txn.timestamp_us < self.window().forget_us {
-            return false; // Replayed.
-        }
+        // What was forgotten can be replayed. Then it is forgotten again with the next change of the window.
         let cell = self.cells.change(&name_of_txn(txn), position, store);
         match cell {
             Cell::Txn(applied, _) if *applied > slot => return false,
@@ -320,9 +312,6 @@ impl Table {
             }
             *cell =
                 Cell::Row(Row { applied: slot + 1, version: *version, columns: columns.clone() });
-            if columns.is_none() {
-                self.deleted.push_back((key.clone(), *version));
-            }
         }
     }
 
@@ -357,26 +346,24 @@ impl Table {
         self.use_set();
     }
 
-    /// Forgets transactions that have been executed everywhere, and removes rows that were deleted some time ago.
+    /// Forgets transactions that have been executed everywhere, unless others on a cycle with them may not have been. A
+    /// server that has to execute one of these asks for the whole cycle.
     fn forget(&mut self, store: &mut dyn Store) {
         let first = Version::at(self.window().forget_us);
-        let ended = self.ended.split_off(&first);
-        let open = self.open.split_off(&first);
-        for txn in core::mem::replace(&mut self.ended, ended)
-            .into_iter()
-            .chain(core::mem::replace(&mut self.open, open))
-        {
-            self.cells.forget(&name_of_txn(txn), store);
-        }
-        for _ in 0..self.removable {
-            let Some((key, version)) = self.deleted.pop_front() else { break };
-            let is_deleted = |row: &Row| row.version == version && row.columns.is_none();
-            if self.row(&key, store).is_some_and(is_deleted) {
-                self.cells.forget(&key, store);
-                self.removed += 1;
+        let is_old =
+            |txns: &BTreeSet<Version>| -> Vec<Version> { txns.range(..first).copied().collect() };
+        for txn in is_old(&self.open).into_iter().chain(is_old(&self.ended)) {
+            let name = name_of_txn(txn);
+            let is_kept = match self.cells.get(&name, store) {
+                Cell::Txn(_, state) => state.cycle_at.is_some_and(|(_, last)| last >= first),
+                _ => false,
+            };
+            if !is_kept {
+                self.open.remove(&txn);
+                self.ended.remove(&txn);
+                self.cells.forget(&name, store);
             }
         }
-        self.removable = self.deleted.len();
     }
 
     fn use_set(&mut self) {
@@ -415,9 +402,6 @@ impl Table {
     }
 
     fn know(&mut self, txn: Version, state: &Txn) {
-        if txn.timestamp_us < self.window().forget_us {
-            return;
-        }
         match state.ended {
             true => {
                 self.open.remove(&txn);

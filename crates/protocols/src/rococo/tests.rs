@@ -10,6 +10,8 @@ use serried_actor::{Group, Settings};
 use serried_model::{NodeId, TxnId};
 use serried_procedures::{Datum, Operation, Outcome, Output, ProcedureSet, Registration};
 
+mod hunted;
+
 use super::{Coordinator, Mutation, Replica};
 use crate::{Mutated, testing};
 

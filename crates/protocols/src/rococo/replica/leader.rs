@@ -174,6 +174,7 @@ impl Leader {
         each("live_transactions", self.live.len() as u64);
         each("used_rows", self.accesses.len() as u64);
         each("waiting_reads", self.parked_reads as u64);
+        each("known_vertices", (self.vertices.len() + self.cycles.len()) as u64);
     }
 
     /// Whether all entries were proposed.
@@ -226,7 +227,10 @@ impl Leader {
                 return not_started(self, NotStarted::Forgotten);
             }
             let version = common.table.set().map_or(0, |set| set.version());
-            if call.set != version || (self.is_draining(common) && !insist) {
+            if call.set > version {
+                return; // This partition does not use the set yet. The request comes again.
+            }
+            if call.set < version || (self.is_draining(common) && !insist) {
                 return not_started(self, NotStarted::OtherSet { version });
             }
             let from_us = window.from_us.max(self.window.from_us);
@@ -274,7 +278,6 @@ impl Leader {
             unapplied: &mut self.unapplied,
             store: cx.store(),
             entry: self.entry,
-            absent: 0,
             written: BTreeSet::new(),
             read: Vec::new(),
         };
@@ -284,7 +287,7 @@ impl Leader {
             for (row, used) in set.rows(call.procedure, occurrence) {
                 self.accesses.add(txn, kind, &row, used, &mut |before, its_kind| {
                     // The offline checker has spread immediacy, so both are of one kind.
-                    debug_assert_eq!(kind, its_kind, "{txn} conflicts with {before}");
+                    let kind = kind.min(its_kind);
                     if !common.mutation.is(Mutation::ForgetsEdge) {
                         edges.insert(Edge { from: before, kind, at: partition });
                     }
@@ -334,7 +337,8 @@ impl Leader {
             None => common.table.txn(txn, cx.store()).map_or(Vec::new(), |txn| txn.edges.clone()),
         };
         let ancestors = self.ancestors(edges.iter().map(|edge| edge.from), common, cx);
-        let started = Started { txn, pieces, edges, ancestors };
+        let is_over = !self.live.contains_key(&txn);
+        let started = Started { txn, pieces, edges, ancestors, is_over };
         self.confirm(vec![(to, Reply::Started(started))]);
     }
 
@@ -363,6 +367,9 @@ impl Leader {
                 let outputs = own.map(|(_, outputs)| outputs.clone()).unwrap_or_default();
                 proposal.replies.push((from, Reply::Executed { txn, outputs }));
             }
+        } else if txn.timestamp_us < common.table.window().forget_us {
+            let why = NotStarted::Forgotten;
+            self.confirm(vec![(from, Reply::NotStarted { txn, why })]);
         }
     }
 
@@ -468,8 +475,7 @@ impl Leader {
             return false;
         }
         // What was started here and is not live has been executed, or the execution is proposed.
-        txn.timestamp_us < common.table.window().forget_us
-            || self.executing.contains(&txn)
+        self.executing.contains(&txn)
             || self.decided.contains(&txn)
             || common.table.has_started(txn)
     }
@@ -497,7 +503,6 @@ impl Leader {
             unapplied: &mut self.unapplied,
             store: cx.store(),
             entry: self.entry,
-            absent: 0,
             written: BTreeSet::new(),
             read: Vec::new(),
         };
@@ -658,14 +663,11 @@ impl Leader {
             return;
         }
         cx.charge(read.pieces.len());
-        // Rows that do not exist have another version if a deleted row was removed meanwhile.
-        let absent = (self.by.round << 32 | common.table.removed() & 0xffff_ffff) << 1;
         let mut rows = Rows {
             table: &mut common.table,
             unapplied: &mut self.unapplied,
             store: cx.store(),
             entry: self.entry,
-            absent,
             written: BTreeSet::new(),
             read: Vec::new(),
         };
@@ -761,7 +763,11 @@ impl Leader {
     pub(super) fn watch(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         let now = cx.now();
         let after = core::time::Duration::from_millis(common.settings.recovery_after_ms);
-        let silent = self.live.iter().filter(|(_, live)| now.since(live.heard) > after);
+        // What is not chosen may be lost with this leader, and must not be started elsewhere.
+        let is_silent = |(txn, live): &(&Version, &Live)| {
+            now.since(live.heard) > after && common.table.has_started(**txn)
+        };
+        let silent = self.live.iter().filter(is_silent);
         let silent: Vec<(Version, Arc<CallOf>)> =
             silent.map(|(txn, live)| (*txn, live.call.clone())).collect();
         for (txn, call) in silent {
@@ -780,11 +786,34 @@ impl Leader {
         // What is blocked may have lost its question or the answer.
         let blocked: Vec<Version> = self.blocked.values().flatten().copied().collect();
         self.execute_all(blocked, common, cx);
+        self.prune(common);
         self.asked.retain(|txn, _| self.blocked.contains_key(txn));
         self.report_over(common, cx);
         self.recoveries.repeat(common, cx);
         self.advance_sets(common);
         self.repeat_sets(common, cx);
+    }
+
+    /// Forgets transactions of other partitions that come before none which is to be executed here.
+    fn prune(&mut self, common: &Common) {
+        let mut needed: BTreeSet<Version> = BTreeSet::new();
+        let mut open: Vec<Version> = self.live.keys().copied().collect();
+        open.extend(self.executing.iter().copied());
+        while let Some(txn) = open.pop() {
+            if !needed.insert(txn) {
+                continue;
+            }
+            let edges = self.vertices.get(&txn).into_iter().flat_map(|vertex| vertex.edges.iter());
+            let cycle = self.cycles.get(&txn).into_iter().flat_map(|cycle| cycle.iter()).copied();
+            open.extend(edges.map(|edge| edge.from).chain(cycle));
+            if let Some(live) = self.live.get(&txn) {
+                open.extend(live.edges.iter().map(|edge| edge.from));
+            }
+        }
+        self.vertices.retain(|txn, _| needed.contains(txn));
+        self.cycles.retain(|txn, _| needed.contains(txn));
+        let forget_us = common.table.window().forget_us;
+        self.decided.retain(|txn| needed.contains(txn) || txn.timestamp_us >= forget_us);
     }
 
     fn recover(&mut self, txn: Version, call: &Arc<CallOf>, common: &mut Common, cx: &mut Cx<'_>) {

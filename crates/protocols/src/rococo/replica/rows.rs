@@ -41,8 +41,6 @@ pub(super) struct Rows<'a> {
     pub(super) store: &'a dyn Store,
     /// The number of the entry that will contain what is written.
     pub(super) entry: u64,
-    /// The version of a row that does not exist.
-    pub(super) absent: u64,
     /// The rows that were written.
     pub(super) written: BTreeSet<Key>,
     /// The rows that were read, with their versions.
@@ -78,7 +76,7 @@ impl RowStore for Rows<'_> {
     fn read(&mut self, table: u16, key: &[Datum]) -> Option<StoredRow> {
         let key = row_key(table, key);
         let (version, columns) = self.get(&key);
-        self.read.push((key, version.map_or(self.absent, |version| version << 1 | 1)));
+        self.read.push((key, version.unwrap_or(0)));
         columns
     }
 

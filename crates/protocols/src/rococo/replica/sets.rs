@@ -172,18 +172,20 @@ impl Leader {
         if common.partition() != OF_SETS {
             return;
         }
-        let others = || (0..common.group.partitions()).filter(|at| *at != OF_SETS);
-        if let Some((version, set)) = common.table.next_set() {
-            for at in others().filter(|at| !self.sets.drained.contains(at)) {
-                let request = Request::Drain { version: *version, set: set.clone() };
-                self.recoveries.send(at, request, &common.group, cx);
-            }
-        } else if let Some(set) = common.table.set() {
-            for at in others().filter(|at| !self.sets.installed.contains(at)) {
-                let (version, set) = (set.version(), set.set().clone());
-                let request = Request::Install { version, set };
-                self.recoveries.send(at, request, &common.group, cx);
-            }
+        // A partition puts the set in use before it gets the next one: calls under it may have been started here.
+        for at in (0..common.group.partitions()).filter(|at| *at != OF_SETS) {
+            let in_use = common.table.set().filter(|_| !self.sets.installed.contains(&at));
+            let next = common.table.next_set().filter(|_| !self.sets.drained.contains(&at));
+            let request = match (in_use, next) {
+                (Some(set), _) => {
+                    Request::Install { version: set.version(), set: set.set().clone() }
+                }
+                (None, Some((version, set))) => {
+                    Request::Drain { version: *version, set: set.clone() }
+                }
+                (None, None) => continue,
+            };
+            self.recoveries.send(at, request, &common.group, cx);
         }
     }
 }
