@@ -13,24 +13,6 @@ Columns, of the measured part of a run:
   attempts         attempts per committed transaction
   re-exec.         re-executions per committed transaction, in its last attempt
   offered, done %, dropped %
-<<<<<<< HEAD
-                    with --rate: transactions that arrived per second, and the shares of them that were done,
-                    and that were dropped because their client had too many open; the others failed
-  late ms           with --rate: the mean time between a transaction's arrival and its beginning, because the
-                    client itself was behind; it is part of the latencies
-  p50 ... p99.9     latency from the first attempt to the commit, with --rate from the arrival
-  CPU us/txn        CPU time of nodes and clients per committed transaction; then each alone
-  msgs, flushes     messages sent, and writes to connections, per committed transaction
-  rolled back       tpcc only, by transaction: aborted by the program, as TPC-C specifies; no failure
-  latency_us_p50    f1, f1-wf and tao: the median of transactions that only read, and of the others
-  new orders        tpcc only: per second and minute. It is no audited tpmC: clients do not wait
-  window, bound     counter only: the mean serialization window, and 1 divided by it
-  replica CPU %     simulations only: the share of the replicas' cores that was in use
-For registers, req/s is requests per second. A request is one operation, except in tail-at-scale. Costs
-are per request. A second table has the latencies of reads, writes and read-modify-writes.
-For procedures, call/s is calls that took effect per second. Calls that a check of their procedure
-has refused are no failures. A second table has the latencies of each procedure.
-=======
                    with --rate: transactions that arrived per second, and the
                    shares of them that were done, and that were dropped because
                    their client had too many open; the others failed
@@ -56,7 +38,9 @@ has refused are no failures. A second table has the latencies of each procedure.
 For registers, req/s is requests per second. A request is one operation, except
 in tail-at-scale. Costs are per request. A second table has the latencies of
 reads, writes and read-modify-writes.
->>>>>>> w-procedures
+For procedures, call/s is calls that took effect per second. Calls that a check
+of their procedure has refused are no failures. A second table has the latencies
+of each procedure.
 
 ";
 

@@ -22,6 +22,7 @@ pub(crate) enum How {
 const BUILD: &str = "builds the program; cargo has built the one that is tested";
 const SUITE: &str = "CI runs `cargo test --workspace`, of which this test is a part";
 const MDBOOK: &str = "mdBook is not part of CI; another test checks the summary and the links";
+const PROCEDURES: &str = "needs a keyspace of procedures; tests/commands/procedures.rs runs the same on a cluster that has one";
 const CRITERION: &str = "measures for minutes; clippy builds it in CI";
 const SEEDS: &str = "runs a test of CI with more seeds, for minutes to hours";
 
@@ -56,6 +57,19 @@ pub(crate) const TABLE: &[(&str, How)] = &[
     (
         "serried chop transfer.toml --merge --call 'transfer {\"from\": 1, \"to\": 2, \"amount\": 0, \"day\": 3}'",
         How::Alone,
+    ),
+    (
+        "serried procedure add serried://127.0.0.1:7400 shop.toml --keyspace shop",
+        How::Not(PROCEDURES),
+    ),
+    ("serried procedure list serried://127.0.0.1:7400 --keyspace shop", How::Not(PROCEDURES)),
+    (
+        "serried procedure remove serried://127.0.0.1:7400 sell --keyspace shop",
+        How::Not(PROCEDURES),
+    ),
+    (
+        "serried shell serried://127.0.0.1:7400 --keyspace shop -e 'call sell item=7 count=2'",
+        How::Not(PROCEDURES),
     ),
     // The demo and benchmarks of clusters of their own.
     (

@@ -5,6 +5,7 @@ mod histories;
 mod measuring;
 mod nodes;
 mod output;
+mod procedures;
 mod registers;
 mod windows;
 
