@@ -519,16 +519,37 @@ fn a_deleted_row_stays_deleted_at_a_replica_that_copies() {
 }
 
 #[test]
-fn a_set_that_was_not_checked_stops_no_node() {
+fn calls_end_under_a_set_that_was_not_checked() {
     let mut hand = Hand::new(1, 1, Settings::default());
     // The set is compiled and not checked, so immediacy was not spread.
-    let set = serried_chop::compile(FILE).unwrap();
+    let mixed = r#"
+[procedures.mixed]
+inputs = { a = "int" }
+[procedures.mixed.pieces.one]
+rows = { row = { table = "t", key = ["a"] } }
+reads = ["row.n"]
+writes.row.n = "row.n + 1"
+outputs.n = "row.n"
+[procedures.mixed.pieces.other]
+rows = { row = { table = "t", key = ["one.n % 4 + 100"] } }
+reads = ["row.n"]
+writes.row.n = "row.n + 1"
+"#;
+    let set = serried_chop::compile(&format!("{OF_HAND}{mixed}")).unwrap();
     hand.register(Arc::new(set));
     hand.run(500);
-    hand.begin(0, "defer", &[0, 1, 2, 7]);
-    hand.begin(1, "chain", &[0, 8]);
-    hand.begin(2, "defer", &[0, 1, 2, 9]);
+    for client in 0..3 {
+        hand.call(client, "get", &[0, 0]);
+    }
+    let calls =
+        [hand.begin(0, "add", &[0]), hand.begin(1, "mixed", &[0]), hand.begin(2, "add", &[0])];
     hand.run(2000);
+    let ended = calls.map(|call| hand.outcome(call));
+    assert!(
+        ended.iter().all(Option::is_some),
+        "{ended:?} {:?}",
+        hand.net.gauge(r(0), "live_transactions")
+    );
 }
 
 #[test]
