@@ -73,6 +73,7 @@ impl Registered {
             }) && named.insert((*piece, *number))
         };
         self.procedure(procedure).is_some_and(|procedure| procedure.is_read_only() == reads)
+            && !pieces.is_empty()
             && pieces.iter().all(is_right)
     }
 

@@ -180,8 +180,8 @@ impl Run {
         };
         part.not_started = Some(why);
         if self.insists {
-            let request = self.start_at(&self.parts[&at]);
-            return Step::Send(vec![(at, request)]);
+            // The partition has answered a request from before that was known. The timer repeats it.
+            return Step::Send(Vec::new());
         }
         match self.parts.values().all(|part| part.not_started.is_some()) {
             true => Step::NotStarted(why),

@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serried_model::NodeId;
-use serried_procedures::ProcedureSet;
+use serried_procedures::{PieceId, Procedure, ProcedureSet};
 
 use super::super::OF_SETS;
 use super::super::message::{Entry, Registered, Reply, Request};
@@ -202,6 +202,19 @@ fn fits(set: &ProcedureSet, common: &Common) -> Result<(), String> {
     if !set.tables.starts_with(tables) {
         return Err("it lacks tables that are in use, or declares them otherwise; add to the set that is registered"
             .to_owned());
+    }
+    let is_checked = |procedure: &Procedure| {
+        procedure.is_read_only()
+            || procedure.pieces.iter().all(|piece| {
+                let is_executed = |PieceId(at): &PieceId| {
+                    procedure.pieces.get(usize::from(*at)).is_some_and(|before| before.immediate)
+                };
+                (piece.immediate || !piece.needed && !piece.body.can_fail)
+                    && piece.after.iter().all(is_executed)
+            })
+    };
+    if let Some(procedure) = set.procedures.iter().find(|procedure| !is_checked(procedure)) {
+        return Err(format!("the offline checker has not checked procedure `{}`", procedure.name));
     }
     match set.procedures.iter().find(|procedure| !procedure.merged.is_empty()) {
         Some(procedure) => Err(format!(
