@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::rococo::message::{Message, Reply, Request};
-use serried_procedures::placement_key;
 use serried_model::Version;
+use serried_procedures::placement_key;
 
 const OF_HAND: &str = r#"
 [tables.t]
@@ -94,7 +94,9 @@ fn compiled(file: &str) -> Arc<ProcedureSet> {
 
 /// The same procedures and an additional table, whose name tells the sets apart.
 fn other(name: &str) -> Arc<ProcedureSet> {
-    compiled(&format!("{OF_HAND}\n[procedures.{name}]\ninputs = {{ a = \"int\" }}\n[procedures.{name}.pieces.one]\nrows = {{ row = {{ table = \"t\", key = [\"a\"] }} }}\ndeletes = [\"row\"]\n"))
+    compiled(&format!(
+        "{OF_HAND}\n[procedures.{name}]\ninputs = {{ a = \"int\" }}\n[procedures.{name}.pieces.one]\nrows = {{ row = {{ table = \"t\", key = [\"a\"] }} }}\ndeletes = [\"row\"]\n"
+    ))
 }
 
 struct Hand {
@@ -458,9 +460,12 @@ fn a_registration_that_is_repeated_late_changes_nothing() {
     let mut hand = Hand::new(2, 1, Settings::default());
     let register = hand.operate(0, Operation::Register { set: compiled(OF_HAND), replaces: None });
     for _ in 0..20 {
-        if hand.net.network.iter().any(|(.., message)| {
-            matches!(message, Message::Request(Request::Register { .. }))
-        }) {
+        if hand
+            .net
+            .network
+            .iter()
+            .any(|(.., message)| matches!(message, Message::Request(Request::Register { .. })))
+        {
             break;
         }
         hand.net.step();
@@ -543,8 +548,11 @@ fn a_cycle_is_executed_alike_when_one_of_it_was_forgotten() {
     let m = hand.begin(1, "defer", &[q1, q2, q3, 1]);
     let of_m = hand.net.take(|(.., message)| start_to(message));
     let x = hand.begin(0, "defer", &[q1, p1, s1, 2]);
-    let (at_q, of_x): (Vec<_>, Vec<_>) =
-        hand.net.take(|(.., message)| start_to(message)).into_iter().partition(|(_, to, _)| *to == r(q));
+    let (at_q, of_x): (Vec<_>, Vec<_>) = hand
+        .net
+        .take(|(.., message)| start_to(message))
+        .into_iter()
+        .partition(|(_, to, _)| *to == r(q));
     let z = hand.begin(2, "defer", &[q2, p1, s1, 3]);
     let of_z = hand.net.take(|(.., message)| start_to(message));
     for envelope in at_q.into_iter().chain(of_m).chain(of_z).chain(of_x) {
@@ -674,7 +682,10 @@ fn explore_more(seed: u64, members: usize, settings: Settings, cuts: More) -> Re
             }
         }
         // Only leaders have it.
-        if cuts.leaks && world.net.gauge(id, "leads") == 1 && world.net.gauge(id, "known_vertices") > 0 {
+        if cuts.leaks
+            && world.net.gauge(id, "leads") == 1
+            && world.net.gauge(id, "known_vertices") > 0
+        {
             return Err(format!("{id}: vertices {}", world.net.gauge(id, "known_vertices")));
         }
     }
@@ -684,8 +695,7 @@ fn explore_more(seed: u64, members: usize, settings: Settings, cuts: More) -> Re
 fn explore_more_all(name: &str, seeds: u64, members: usize, settings: Settings, cuts: More) {
     let mut failed = Vec::new();
     for seed in 0..seeds * factor() {
-        let explored =
-            std::panic::catch_unwind(|| explore_more(seed, members, settings, cuts));
+        let explored = std::panic::catch_unwind(|| explore_more(seed, members, settings, cuts));
         if !matches!(explored, Ok(Ok(()))) {
             failed.push((seed, explored.ok()));
         }
@@ -703,12 +713,24 @@ fn short_memories_do_no_harm() {
 
 #[test]
 fn lost_disks_do_no_harm() {
-    explore_more_all("disks", 20, 3, Settings { recovery_after_ms: 300, outcomes_ms: 2000, ..Settings::default() }, NONE);
+    explore_more_all(
+        "disks",
+        20,
+        3,
+        Settings { recovery_after_ms: 300, outcomes_ms: 2000, ..Settings::default() },
+        NONE,
+    );
 }
 
 #[test]
 fn cut_connections_do_no_harm() {
-    explore_more_all("cuts", 20, 3, Settings { recovery_after_ms: 300, outcomes_ms: 5000, ..Settings::default() }, More { cuts: true, ..NONE });
+    explore_more_all(
+        "cuts",
+        20,
+        3,
+        Settings { recovery_after_ms: 300, outcomes_ms: 5000, ..Settings::default() },
+        More { cuts: true, ..NONE },
+    );
 }
 
 #[test]
