@@ -101,6 +101,8 @@ impl Trial {
     fn run<P: Protocol<Family = Procedures>>(&self) -> Outcome {
         let choices = Choices::drawn(self.seed, self.replicas);
         let faults_last = Duration::from_millis(match choices.place {
+            // Half a second passes until leaders are elected and procedures are registered.
+            "lan" if self.replicas.is_none() => 600,
             "lan" => 100,
             "reg" => 1000,
             _ => 4000,
