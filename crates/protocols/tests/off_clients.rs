@@ -31,13 +31,19 @@ impl<F: Exercise> Visitor<F> for Off {
 
     fn visit<P: Protocol<Family = F>>(self) -> Self::Output {
         let Off { by_s, way, used } = self;
-        let mut cluster =
-            Cluster::<P>::new(Configuration { partitions: 4, ..Configuration::default() });
+        let mut cluster = Cluster::<P>::new(Configuration {
+            partitions: 4,
+            clients: 2,
+            ..Configuration::default()
+        });
         let ended = Arc::new(Mutex::new(None));
         let keyspace = cluster.keyspace(0);
         let clock = F::driver(&keyspace);
         let tell = ended.clone();
         let begun = Timestamp(1_000_000_000);
+        // What a keyspace needs before its first use is there.
+        let other = cluster.keyspace(1);
+        cluster.spawn(1, async move { F::act(&other, Way::ReadAndWrite, KEYS).await.unwrap() });
         cluster.spawn(0, async move {
             if used {
                 F::act(&keyspace, Way::ReadAndWrite, KEYS).await.unwrap();
