@@ -10,8 +10,8 @@ use serried_parts::{Cells, decode_cell, decode_cell_of_another, encode_cell};
 use serried_procedures::{Datum, ProcedureSet, Refused, StoredRow};
 
 use super::message::{
-    CallOf, Edge, Entry, ExecuteEntry, Executed, Led, Occurrence, StartEntry, Vertex, Window,
-    Written,
+    CallOf, Edge, Entry, ExecuteEntry, Executed, Led, Occurrence, StartEntry, StartedPiece, Vertex,
+    Window, Written,
 };
 use super::registered::Registered;
 use crate::frameworks::replicated_log::{LastLead, WriteBack};
@@ -67,6 +67,18 @@ pub(super) struct Txn {
     cycle: Arc<[Vertex]>,
     /// Whether it has been executed at all of its participants.
     pub(super) ended: bool,
+}
+
+impl Txn {
+    /// Its pieces, as they are reported.
+    pub(super) fn started(&self) -> impl Iterator<Item = StartedPiece> {
+        let pieces = self.pieces.iter().zip(&self.outcomes);
+        pieces.map(|((_, Occurrence { piece, number, .. }), outcome)| StartedPiece {
+            piece: *piece,
+            number: *number,
+            outcome: outcome.clone(),
+        })
+    }
 }
 
 /// How a transaction was executed.

@@ -1,35 +1,33 @@
 //! The leader of a partition: it executes pieces, tracks which transactions come before which, and proposes the results.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serried_actor::{Group, Settings, Timestamp};
 use serried_model::{NodeId, Version};
-use serried_procedures::{Datum, PieceId, Refused};
 
 use super::super::Mutation;
 use super::super::accesses::Accesses;
 use super::super::message::{
-    Ancestors, CallOf, Commit, Edge, Entry, ExecuteEntry, Executed, Found, Inquired, Kind, Led,
-    Message, NotStarted, Occurrence, Read, Reply, Request, Start, StartEntry, Started,
-    StartedPiece, Vertex, Window,
+    Ancestors, CallOf, Commit, Edge, Entry, ExecuteEntry, Executed, Found, Inquired, Kind, Message,
+    NotStarted, Occurrence, Read, Reply, Request, Start, StartEntry, Started, Vertex, Window,
 };
 use super::super::order::{self, Known};
 use super::super::registered::Registered;
 use super::super::table::{HowExecuted, Table};
 use super::Cx;
+use super::graph::Graph;
+use super::horizon::Horizon;
+use super::live::{self, Live};
+use super::proposals::{Proposal, Proposals};
 use super::recovery::Recoveries;
 use super::rows::{Rows, Unapplied};
 use super::sets::Sets;
 use crate::Mutated;
-use crate::frameworks::replicated_log::{Ballot, ReplicatedLog};
+use crate::frameworks::replicated_log::Ballot;
 
 /// How many reads wait for transactions. Others are dropped, and clients send them again.
 const PARKED_AT_MOST: usize = 4096;
-
-/// How many transactions of other partitions are remembered as executed. If there are more, the earlier half is forgotten;
-/// then another partition is asked for them again.
-const REMOTE_AT_MOST: usize = 65_536;
 
 /// What a replica of a partition has, whether it leads or not.
 #[derive(Debug)]
@@ -50,19 +48,13 @@ impl Common {
 /// The state of a leader. It is lost with the leadership.
 #[derive(Debug)]
 pub(super) struct Leader {
-    by: Ballot,
     /// The transactions that have pieces here and are not executed.
     live: BTreeMap<Version, Live>,
     /// The transactions whose execution is proposed and not chosen.
     executing: BTreeSet<Version>,
     accesses: Accesses,
     unapplied: Unapplied,
-    /// Transactions that commit, here and elsewhere.
-    vertices: BTreeMap<Version, Vertex>,
-    /// Those of them that another server has executed on a cycle, and the others on it.
-    cycles: BTreeMap<Version, Arc<[Version]>>,
-    /// Transactions of other partitions that are decided.
-    decided: BTreeSet<Version>,
+    graph: Graph,
     /// By transaction whose edges are missing, those that wait for them.
     blocked: BTreeMap<Version, Vec<Version>>,
     /// By transaction, the servers that wait for its edges.
@@ -72,65 +64,28 @@ pub(super) struct Leader {
     /// By transaction, the reads that wait for it.
     parked: BTreeMap<Version, Vec<(NodeId, Read)>>,
     parked_reads: usize,
-    /// Entries that are not proposed yet; none stands for the confirmation that this replica leads.
-    unproposed: VecDeque<Proposal>,
-    /// Proposals that are not chosen, by slot.
-    proposed: VecDeque<(u64, Proposal)>,
-    /// The number of the next entry.
-    entry: u64,
-    /// By partition, the time below which its transactions have ended.
-    over: BTreeMap<u16, u64>,
-    /// The window that was proposed last.
-    window: Window,
+    pub(super) proposals: Proposals,
+    horizon: Horizon,
     pub(super) recoveries: Recoveries,
     pub(super) sets: Sets,
-}
-
-/// A transaction that has pieces here and is not executed.
-#[derive(Debug)]
-struct Live {
-    call: Arc<CallOf>,
-    /// The deferred pieces.
-    deferred: Vec<Occurrence>,
-    /// All pieces.
-    started: BTreeSet<(PieceId, u32)>,
-    edges: Vec<Edge>,
-    /// The participants to notify when it is executed.
-    committers: Vec<NodeId>,
-    /// When its coordinator was last heard of.
-    heard: Timestamp,
-}
-
-/// An entry with what is answered once it is chosen.
-#[derive(Debug)]
-struct Proposal {
-    number: u64,
-    entry: Option<Entry>,
-    replies: Vec<(NodeId, Reply)>,
 }
 
 impl Leader {
     /// Begins to lead in ballot `by`. Everything that former leaders have proposed is applied.
     pub(super) fn new(by: Ballot, common: &mut Common, cx: &mut Cx<'_>) -> Leader {
         let mut leader = Leader {
-            by,
             live: BTreeMap::new(),
             executing: BTreeSet::new(),
             accesses: Accesses::default(),
             unapplied: Unapplied::default(),
-            vertices: BTreeMap::new(),
-            cycles: BTreeMap::new(),
-            decided: BTreeSet::new(),
+            graph: Graph::default(),
             blocked: BTreeMap::new(),
             askers: BTreeMap::new(),
             asked: BTreeMap::new(),
             parked: BTreeMap::new(),
             parked_reads: 0,
-            unproposed: VecDeque::new(),
-            proposed: VecDeque::new(),
-            entry: 0,
-            over: BTreeMap::new(),
-            window: common.table.window(),
+            proposals: Proposals::new(by),
+            horizon: Horizon::new(common.table.window()),
             recoveries: Recoveries::default(),
             sets: Sets::default(),
         };
@@ -147,26 +102,23 @@ impl Leader {
             if state.executed.is_some() {
                 continue;
             }
-            let mut live = Live::new(state.call, cx.now());
-            live.edges = state.edges;
-            self.live.insert(txn, live);
+            self.live.insert(txn, Live::new(state.call, state.edges, cx.now()));
             let started = state.pieces.into_iter().zip(state.outcomes);
-            pieces.extend(started.map(|((slot, occurrence), outcome)| {
-                let kind = if outcome.is_some() { Kind::Immediate } else { Kind::Deferred };
-                (slot, txn, occurrence, kind)
-            }));
+            pieces.extend(
+                started.map(|((slot, occurrence), outcome)| (slot, txn, occurrence, outcome)),
+            );
         }
         // What comes before a new piece depends on the order in which the others were started. The pieces of an entry stay
         // in their order.
         pieces.sort_by_key(|(slot, ..)| *slot);
-        for (_, txn, occurrence, kind) in pieces {
+        for (_, txn, occurrence, outcome) in pieces {
             let live = self.live.get_mut(&txn).expect("it was added");
             let set = common.table.set().expect("pieces were started");
             for (row, used) in set.rows(live.call.procedure, &occurrence) {
                 // Its edges are known.
-                self.accesses.add(txn, kind, &row, used, &mut |_, _| {});
+                self.accesses.add(txn, live::kind(&outcome), &row, used, &mut |_, _| {});
             }
-            live.start(occurrence, kind);
+            live.start(occurrence, outcome);
         }
     }
 
@@ -174,12 +126,12 @@ impl Leader {
         each("live_transactions", self.live.len() as u64);
         each("used_rows", self.accesses.len() as u64);
         each("waiting_reads", self.parked_reads as u64);
-        each("known_vertices", (self.vertices.len() + self.cycles.len()) as u64);
+        each("known_vertices", self.graph.len() as u64);
     }
 
     /// Whether all entries were proposed.
     pub(super) fn has_proposed_all(&self) -> bool {
-        self.unproposed.is_empty()
+        self.proposals.are_in_log()
     }
 
     pub(super) fn on_request(
@@ -196,13 +148,13 @@ impl Leader {
             Request::Read(read) => self.on_read(from, read, common, cx),
             Request::Ask { txn } => self.on_ask(from, txn, common, cx),
             Request::Over { below_us } => {
-                self.over.insert(from.partition(), below_us);
+                self.horizon.is_over(from.partition(), below_us);
             }
             Request::Set => {
                 let set = common.table.set();
                 let (version, set) =
                     set.map_or((0, Arc::default()), |set| (set.version(), set.set().clone()));
-                self.confirm(vec![(from, Reply::Set { version, set })]);
+                self.proposals.confirm(from, Reply::Set { version, set });
             }
             Request::Register { number, set, replaces } => {
                 self.on_register((from, number), set, replaces, common);
@@ -218,12 +170,12 @@ impl Leader {
     fn on_start(&mut self, from: NodeId, start: Start, common: &mut Common, cx: &mut Cx<'_>) {
         let Start { txn, call, insist, pieces } = start;
         let not_started = |leader: &mut Leader, why| {
-            leader.confirm(vec![(from, Reply::NotStarted { txn, why })]);
+            leader.proposals.confirm(from, Reply::NotStarted { txn, why });
         };
         let is_known = self.live.contains_key(&txn) || common.table.has_started(txn);
         if !is_known {
             let window = common.table.window();
-            if txn.timestamp_us < window.forget_us.max(self.window.forget_us) {
+            if txn.timestamp_us < window.forget_us.max(self.horizon.proposed().forget_us) {
                 return not_started(self, NotStarted::Forgotten);
             }
             let version = common.table.set().map_or(0, |set| set.version());
@@ -233,7 +185,7 @@ impl Leader {
             if call.set < version || (self.is_draining(common) && !insist) {
                 return not_started(self, NotStarted::OtherSet { version });
             }
-            let from_us = window.from_us.max(self.window.from_us);
+            let from_us = window.from_us.max(self.horizon.proposed().from_us);
             if txn.timestamp_us < from_us && !insist {
                 return not_started(self, NotStarted::Late { from_us });
             }
@@ -263,10 +215,9 @@ impl Leader {
     ) {
         let partition = common.partition();
         let now = cx.now();
-        let live = self.live.entry(txn).or_insert_with(|| Live::new(call.clone(), now));
+        let live = self.live.entry(txn).or_insert_with(|| Live::new(call.clone(), Vec::new(), now));
         live.heard = now;
-        let is_new = |piece: &Occurrence| !live.started.contains(&(piece.piece, piece.number));
-        let new: Vec<Occurrence> = pieces.into_iter().filter(is_new).collect();
+        let new: Vec<Occurrence> = pieces.into_iter().filter(|piece| !live.has(piece)).collect();
         if new.is_empty() {
             return;
         }
@@ -277,7 +228,7 @@ impl Leader {
             table: &mut common.table,
             unapplied: &mut self.unapplied,
             store: cx.store(),
-            entry: self.entry,
+            entry: self.proposals.next(),
             written: BTreeSet::new(),
             read: Vec::new(),
         };
@@ -293,16 +244,13 @@ impl Leader {
                     }
                 });
             }
-            outcomes.push(
-                (kind == Kind::Immediate)
-                    .then(|| piece.body.execute(set.tables(), &occurrence.arguments, &mut rows)),
-            );
-            live.start(occurrence.clone(), kind);
+            let execute = || piece.body.execute(set.tables(), &occurrence.arguments, &mut rows);
+            let outcome = (kind == Kind::Immediate).then(execute);
+            live.start(occurrence.clone(), outcome.clone());
+            outcomes.push(outcome);
         }
         let rows = rows.into_written();
-        live.edges.extend(edges.iter().copied());
-        live.edges.sort_unstable();
-        live.edges.dedup();
+        live.add_edges(&edges);
         let entry = StartEntry {
             txn,
             call: call.clone(),
@@ -311,35 +259,21 @@ impl Leader {
             edges: edges.into_iter().collect(),
             rows,
         };
-        self.put(Entry::Start(Arc::new(entry)), Vec::new());
+        self.proposals.put(Entry::Start(Arc::new(entry)), Vec::new());
     }
 
     /// Answers that pieces were started, as soon as what is proposed is chosen.
     fn answer_start(&mut self, to: NodeId, txn: Version, common: &mut Common, cx: &mut Cx<'_>) {
-        let mut pieces: Vec<StartedPiece> = Vec::new();
-        let add = |pieces: &mut Vec<StartedPiece>, entry: &StartEntry| {
-            if entry.txn == txn {
-                pieces.extend(started(entry.pieces.iter(), &entry.outcomes));
+        let (pieces, edges, is_over) = match self.live.get(&txn) {
+            Some(live) => (live.started.clone(), live.edges.clone(), false),
+            None => {
+                let Some(state) = common.table.txn(txn, cx.store()) else { return };
+                (state.started().collect(), state.edges.clone(), true)
             }
-        };
-        if let Some(state) = common.table.txn(txn, cx.store()) {
-            let known = state.pieces.iter().map(|(_, piece)| piece);
-            pieces.extend(started(known, &state.outcomes));
-        }
-        let proposals = self.proposed.iter().map(|(_, proposal)| proposal).chain(&self.unproposed);
-        for proposal in proposals {
-            if let Some(Entry::Start(entry)) = &proposal.entry {
-                add(&mut pieces, entry);
-            }
-        }
-        let edges = match self.live.get(&txn) {
-            Some(live) => live.edges.clone(),
-            None => common.table.txn(txn, cx.store()).map_or(Vec::new(), |txn| txn.edges.clone()),
         };
         let ancestors = self.ancestors(edges.iter().map(|edge| edge.from), common, cx);
-        let is_over = !self.live.contains_key(&txn);
         let started = Started { txn, pieces, edges, ancestors, is_over };
-        self.confirm(vec![(to, Reply::Started(started))]);
+        self.proposals.confirm(to, Reply::Started(started));
     }
 
     // The commit phase.
@@ -360,8 +294,8 @@ impl Leader {
             self.learn(ancestors, Some(vertex), common, cx);
         } else if let Some(state) = common.table.txn(txn, cx.store()) {
             if let Some(outputs) = state.executed.clone() {
-                self.confirm(vec![(from, Reply::Executed { txn, outputs })]);
-            } else if let Some(proposal) = self.execution_of(txn) {
+                self.proposals.confirm(from, Reply::Executed { txn, outputs });
+            } else if let Some(proposal) = self.proposals.execution_of(txn) {
                 let Some(Entry::Execute(entry)) = &proposal.entry else { return };
                 let own = entry.txns.iter().find(|(other, _)| *other == txn);
                 let outputs = own.map(|(_, outputs)| outputs.clone()).unwrap_or_default();
@@ -369,17 +303,8 @@ impl Leader {
             }
         } else if txn.timestamp_us < common.table.window().forget_us {
             let why = NotStarted::Forgotten;
-            self.confirm(vec![(from, Reply::NotStarted { txn, why })]);
+            self.proposals.confirm(from, Reply::NotStarted { txn, why });
         }
-    }
-
-    /// The proposal with which a transaction is executed.
-    fn execution_of(&mut self, txn: Version) -> Option<&mut Proposal> {
-        let proposed = self.proposed.iter_mut().map(|(_, proposal)| proposal);
-        proposed.chain(&mut self.unproposed).find(|proposal| match &proposal.entry {
-            Some(Entry::Execute(entry)) => entry.txns.iter().any(|(other, _)| *other == txn),
-            _ => false,
-        })
     }
 
     /// Learns of transactions, and executes what has become possible.
@@ -393,9 +318,7 @@ impl Leader {
         let mut open = Vec::new();
         for txn in executed {
             if !self.live.contains_key(txn) {
-                self.vertices.remove(txn);
-                self.cycles.remove(txn);
-                self.decided.insert(*txn);
+                self.graph.decide(*txn);
                 open.push(*txn);
             }
         }
@@ -403,19 +326,16 @@ impl Leader {
             let members: Arc<[Version]> = cycle.iter().map(|vertex| vertex.txn).collect();
             for txn in members.iter() {
                 if !self.is_decided(*txn, common) {
-                    self.cycles.insert(*txn, members.clone());
+                    self.graph.is_on_cycle(*txn, members.clone());
                     open.push(*txn);
                 }
             }
         }
         let on_cycles = cycles.iter().flat_map(|cycle| cycle.iter());
         for vertex in commit.iter().chain(on_cycles).chain(own) {
-            let txn = vertex.txn;
-            if self.vertices.contains_key(&txn) || self.is_decided(txn, common) {
-                continue;
+            if !self.is_decided(vertex.txn, common) && self.graph.commit(vertex) {
+                open.push(vertex.txn);
             }
-            self.vertices.insert(txn, vertex.clone());
-            open.push(txn);
         }
         for txn in &open {
             self.answer_askers(*txn, common, cx);
@@ -456,17 +376,14 @@ impl Leader {
         if self.is_decided(txn, common) {
             return Known::Decided;
         }
-        match self.vertices.get(&txn) {
-            Some(vertex) => match self.cycles.get(&txn) {
-                Some(cycle) => Known::OnCycle(&vertex.edges, cycle),
-                None => Known::Committing(&vertex.edges),
-            },
-            None if !self.live.contains_key(&txn)
-                && common.mutation.is(Mutation::IgnoresOtherServers) =>
+        match self.graph.known(txn) {
+            Known::Open
+                if !self.live.contains_key(&txn)
+                    && common.mutation.is(Mutation::IgnoresOtherServers) =>
             {
                 Known::Decided
             }
-            None => Known::Open,
+            known => known,
         }
     }
 
@@ -475,25 +392,15 @@ impl Leader {
             return false;
         }
         // What was started here and is not live has been executed, or the execution is proposed.
-        self.executing.contains(&txn)
-            || self.decided.contains(&txn)
-            || common.table.has_started(txn)
+        self.executing.contains(&txn) || self.graph.is_decided(txn) || common.table.has_started(txn)
     }
 
     /// Executes the deferred pieces of a group.
     fn execute(&mut self, group: &[Version], common: &mut Common, cx: &mut Cx<'_>) {
         let (here, elsewhere): (Vec<Version>, Vec<Version>) =
             group.iter().partition(|txn| self.live.contains_key(txn));
-        let cycle = self.cycle(group);
-        for txn in elsewhere {
-            self.decided.insert(txn);
-            self.vertices.remove(&txn);
-            self.cycles.remove(&txn);
-        }
-        if self.decided.len() > REMOTE_AT_MOST {
-            let middle = *self.decided.iter().nth(REMOTE_AT_MOST / 2).expect("there are more");
-            self.decided = self.decided.split_off(&middle);
-        }
+        let cycle = self.graph.cycle(group);
+        elsewhere.into_iter().for_each(|txn| self.graph.decide(txn));
         if here.is_empty() {
             return;
         }
@@ -502,7 +409,7 @@ impl Leader {
             table: &mut common.table,
             unapplied: &mut self.unapplied,
             store: cx.store(),
-            entry: self.entry,
+            entry: self.proposals.next(),
             written: BTreeSet::new(),
             read: Vec::new(),
         };
@@ -527,7 +434,7 @@ impl Leader {
         let rows = rows.into_written();
         cx.charge(rows.len());
         let executed: Vec<Version> = txns.iter().map(|(txn, _)| *txn).collect();
-        self.put(Entry::Execute(Arc::new(ExecuteEntry { txns, cycle, rows })), replies);
+        self.proposals.put(Entry::Execute(Arc::new(ExecuteEntry { txns, cycle, rows })), replies);
         for txn in executed {
             self.executing.insert(txn);
             self.accesses.remove(txn);
@@ -539,20 +446,10 @@ impl Leader {
         }
     }
 
-    /// All transactions of a group; nothing, if there is only one.
-    ///
-    /// A server that still has to execute one of them needs to know that it belongs to the group.
-    fn cycle(&self, group: &[Version]) -> Arc<[Vertex]> {
-        if group.len() == 1 {
-            return Arc::default();
-        }
-        group.iter().filter_map(|txn| self.vertices.get(txn)).cloned().collect()
-    }
-
     fn on_end(&mut self, mut txns: Vec<Version>, common: &mut Common) {
         txns.retain(|txn| common.table.open().contains(txn) && !self.live.contains_key(txn));
         if !txns.is_empty() {
-            self.put(Entry::End(txns), Vec::new());
+            self.proposals.put(Entry::End(txns), Vec::new());
         }
     }
 
@@ -620,7 +517,7 @@ impl Leader {
             if !known.insert(txn) {
                 continue;
             }
-            if let Some(vertex) = self.vertices.get(&txn) {
+            if let Some(vertex) = self.graph.vertex(txn) {
                 open.extend(vertex.edges.iter().map(|edge| edge.from));
                 ancestors.commit.push(vertex.clone());
             } else if common.table.has_started(txn) {
@@ -646,7 +543,7 @@ impl Leader {
         let number = read.number;
         if read.set != version {
             let found = Err(NotStarted::OtherSet { version });
-            return self.confirm(vec![(from, Reply::Read { number, found })]);
+            return self.proposals.confirm(from, Reply::Read { number, found });
         }
         let Some(set) = common.table.set().cloned() else { return };
         if !set.accepts(read.procedure, &read.pieces, true) {
@@ -667,7 +564,7 @@ impl Leader {
             table: &mut common.table,
             unapplied: &mut self.unapplied,
             store: cx.store(),
-            entry: self.entry,
+            entry: self.proposals.next(),
             written: BTreeSet::new(),
             read: Vec::new(),
         };
@@ -677,7 +574,7 @@ impl Leader {
             let outcome = piece.body.execute(set.tables(), &occurrence.arguments, &mut rows);
             found.push(Found { outcome, versions: core::mem::take(&mut rows.read) });
         }
-        self.confirm(vec![(from, Reply::Read { number, found: Ok(found) })]);
+        self.proposals.confirm(from, Reply::Read { number, found: Ok(found) });
     }
 
     // Inquiries.
@@ -692,44 +589,12 @@ impl Leader {
             None if txn.timestamp_us < forget_us => Inquired::Forgotten,
             None => Inquired::Unknown { from_us },
         };
-        self.confirm(vec![(from, Reply::Known { txn, known })]);
-    }
-
-    // Proposals.
-
-    pub(super) fn put(&mut self, entry: Entry, replies: Vec<(NodeId, Reply)>) {
-        let number = self.entry;
-        self.entry += 1;
-        self.unproposed.push_back(Proposal { number, entry: Some(entry), replies });
-    }
-
-    /// Sends replies once everything that was proposed before is chosen, and this replica still leads.
-    pub(super) fn confirm(&mut self, replies: Vec<(NodeId, Reply)>) {
-        if let Some(last) = self.unproposed.back_mut() {
-            return last.replies.extend(replies);
-        }
-        let number = self.entry;
-        self.unproposed.push_back(Proposal { number, entry: None, replies });
-    }
-
-    /// Proposes the waiting entries, as far as the log has room.
-    pub(super) fn propose(&mut self, log: &mut ReplicatedLog<Led>, cx: &mut Cx<'_>) {
-        while let Some(first) = self.unproposed.front() {
-            let slot = match first.entry.clone() {
-                Some(entry) => log.propose(Some(Led { by: self.by, entry }), cx),
-                None => log.confirm(cx),
-            };
-            let Some(slot) = slot else { return };
-            let proposal = self.unproposed.pop_front().expect("there is a first");
-            self.proposed.push_back((slot, proposal));
-        }
+        self.proposals.confirm(from, Reply::Known { txn, known });
     }
 
     /// A slot was chosen and applied.
     pub(super) fn on_chosen(&mut self, slot: u64, common: &mut Common, cx: &mut Cx<'_>) {
-        while self.proposed.front().is_some_and(|(first, _)| *first <= slot) {
-            let (_, Proposal { number, entry, replies }) =
-                self.proposed.pop_front().expect("there is a first");
+        while let Some(Proposal { number, entry, replies }) = self.proposals.pop_chosen(slot) {
             let written = match &entry {
                 Some(Entry::Start(entry)) => entry.rows.as_slice(),
                 Some(Entry::Execute(entry)) => entry.rows.as_slice(),
@@ -739,8 +604,7 @@ impl Leader {
             if let Some(Entry::Execute(entry)) = &entry {
                 for (txn, _) in &entry.txns {
                     self.executing.remove(txn);
-                    self.vertices.remove(txn);
-                    self.cycles.remove(txn);
+                    self.graph.remove(*txn);
                     self.answer_askers(*txn, common, cx);
                 }
             }
@@ -748,7 +612,6 @@ impl Leader {
                 cx.send(to, Message::Reply(reply));
             }
         }
-        self.window = self.window.and(common.table.window());
         self.advance_sets(common);
     }
 
@@ -796,24 +659,10 @@ impl Leader {
 
     /// Forgets transactions of other partitions that come before none which is to be executed here.
     fn prune(&mut self, common: &Common) {
-        let mut needed: BTreeSet<Version> = BTreeSet::new();
-        let mut open: Vec<Version> = self.live.keys().copied().collect();
-        open.extend(self.executing.iter().copied());
-        while let Some(txn) = open.pop() {
-            if !needed.insert(txn) {
-                continue;
-            }
-            let edges = self.vertices.get(&txn).into_iter().flat_map(|vertex| vertex.edges.iter());
-            let cycle = self.cycles.get(&txn).into_iter().flat_map(|cycle| cycle.iter()).copied();
-            open.extend(edges.map(|edge| edge.from).chain(cycle));
-            if let Some(live) = self.live.get(&txn) {
-                open.extend(live.edges.iter().map(|edge| edge.from));
-            }
-        }
-        self.vertices.retain(|txn, _| needed.contains(txn));
-        self.cycles.retain(|txn, _| needed.contains(txn));
-        let forget_us = common.table.window().forget_us;
-        self.decided.retain(|txn| needed.contains(txn) || txn.timestamp_us >= forget_us);
+        let before = self.live.values().flat_map(|live| &live.edges).map(|edge| edge.from);
+        let here = self.live.keys().chain(&self.executing).copied();
+        let open = here.chain(before).collect();
+        self.graph.prune(open, common.table.window().forget_us);
     }
 
     fn recover(&mut self, txn: Version, call: &Arc<CallOf>, common: &mut Common, cx: &mut Cx<'_>) {
@@ -831,58 +680,16 @@ impl Leader {
         let oldest = common.table.open().first().map_or(u64::MAX, |txn| txn.timestamp_us);
         let live = self.live.keys().next().map_or(u64::MAX, |txn| txn.timestamp_us);
         let below_us = from_us.min(oldest).min(live);
-        self.over.insert(common.partition(), below_us);
+        self.horizon.is_over(common.partition(), below_us);
         for partition in 0..common.group.partitions() {
             if partition != common.partition() {
                 let request = Request::Over { below_us };
                 self.recoveries.send(partition, request, &common.group, cx);
             }
         }
-        let is_complete = self.over.len() == usize::from(common.group.partitions());
-        let all_us = self.over.values().copied().min().filter(|_| is_complete).unwrap_or(0);
-        let now_us = cx.clock().midpoint_us();
-        let ago = |ms: u64| now_us.saturating_sub(ms.saturating_mul(1000));
-        let new = Window {
-            from_us: ago(common.settings.truncation_lag_ms),
-            forget_us: all_us.min(ago(common.settings.outcomes_ms)),
-        };
-        let new = new.and(self.window);
-        if new != self.window {
-            self.window = new;
-            self.put(Entry::Window(new), Vec::new());
+        let (partitions, now_us) = (common.group.partitions(), cx.clock().midpoint_us());
+        if let Some(window) = self.horizon.advance(partitions, now_us, &common.settings) {
+            self.proposals.put(Entry::Window(window), Vec::new());
         }
     }
-}
-
-impl Live {
-    fn new(call: Arc<CallOf>, now: Timestamp) -> Live {
-        Live {
-            call,
-            deferred: Vec::new(),
-            started: BTreeSet::new(),
-            edges: Vec::new(),
-            committers: Vec::new(),
-            heard: now,
-        }
-    }
-
-    fn start(&mut self, occurrence: Occurrence, kind: Kind) {
-        self.started.insert((occurrence.piece, occurrence.number));
-        if kind == Kind::Deferred {
-            self.deferred.push(occurrence);
-        }
-    }
-}
-
-type Outcome = Option<Result<Vec<Datum>, Refused>>;
-
-fn started<'p>(
-    pieces: impl Iterator<Item = &'p Occurrence> + 'p,
-    outcomes: &'p [Outcome],
-) -> impl Iterator<Item = StartedPiece> + 'p {
-    pieces.zip(outcomes).map(|(piece, outcome)| StartedPiece {
-        piece: piece.piece,
-        number: piece.number,
-        outcome: outcome.clone(),
-    })
 }

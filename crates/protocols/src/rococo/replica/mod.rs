@@ -1,6 +1,10 @@
 //! The server side: a replica of a partition.
 
+mod graph;
+mod horizon;
 mod leader;
+mod live;
+mod proposals;
 mod recovery;
 mod rows;
 mod sets;
@@ -141,7 +145,7 @@ impl Replica {
     fn propose(&mut self, cx: &mut Cx<'_>) {
         loop {
             if let Some(leader) = &mut self.server.leader {
-                leader.propose(&mut self.log, cx);
+                leader.proposals.propose(&mut self.log, cx);
             }
             if !self.log.is_alone() || !self.log.has_queued() {
                 return;

@@ -60,10 +60,10 @@ impl Leader {
         common: &Common,
     ) {
         let in_use = version(common);
-        let reply = |end| vec![(from.0, Reply::Registered { number: from.1, end })];
+        let reply = |end| Reply::Registered { number: from.1, end };
         if let Some((version, next)) = self.next_set(common) {
             if next != set {
-                return self.confirm(reply(Registered::Superseded { version }));
+                return self.proposals.confirm(from.0, reply(Registered::Superseded { version }));
             }
             if !self.sets.waiting.contains(&from) {
                 self.sets.waiting.push(from);
@@ -71,13 +71,15 @@ impl Leader {
             return;
         }
         if common.table.set().is_some_and(|known| *known.set() == set) {
-            return self.confirm(reply(Registered::InUse { version: in_use }));
+            return self.proposals.confirm(from.0, reply(Registered::InUse { version: in_use }));
         }
         if replaces.is_some_and(|replaces| replaces != in_use) {
-            return self.confirm(reply(Registered::Superseded { version: in_use }));
+            return self
+                .proposals
+                .confirm(from.0, reply(Registered::Superseded { version: in_use }));
         }
         if let Err(why) = fits(&set, common) {
-            return self.confirm(reply(Registered::Unfit(why)));
+            return self.proposals.confirm(from.0, reply(Registered::Unfit(why)));
         }
         self.sets.waiting = vec![from];
         self.drain(in_use + 1, set);
@@ -86,13 +88,13 @@ impl Leader {
     fn drain(&mut self, version: u64, set: Arc<ProcedureSet>) {
         self.sets.drained.clear();
         self.sets.draining = Some((version, set.clone()));
-        self.put(Entry::Drain { version, set }, Vec::new());
+        self.proposals.put(Entry::Drain { version, set }, Vec::new());
     }
 
     fn install(&mut self, version: u64, set: Arc<ProcedureSet>, replies: Vec<(NodeId, Reply)>) {
         self.sets.installed.clear();
         self.sets.installing = version;
-        self.put(Entry::Install { version, set }, replies);
+        self.proposals.put(Entry::Install { version, set }, replies);
     }
 
     pub(super) fn on_drain(
@@ -103,7 +105,7 @@ impl Leader {
         common: &Common,
     ) {
         if new <= version(common) {
-            return self.confirm(vec![(from, Reply::Drained { version: new })]);
+            return self.proposals.confirm(from, Reply::Drained { version: new });
         }
         if self.next_set(common).is_none_or(|(next, _)| next < new) {
             self.drain(new, set);
@@ -118,10 +120,10 @@ impl Leader {
         set: Arc<ProcedureSet>,
         common: &Common,
     ) {
-        let replies = vec![(from, Reply::Installed { version: new })];
+        let reply = Reply::Installed { version: new };
         match new > version(common).max(self.sets.installing) {
-            true => self.install(new, set, replies),
-            false => self.confirm(replies),
+            true => self.install(new, set, vec![(from, reply)]),
+            false => self.proposals.confirm(from, reply),
         }
     }
 
@@ -150,7 +152,7 @@ impl Leader {
             }
             for (to, number) in core::mem::take(&mut self.sets.waiting) {
                 let end = Registered::InUse { version: in_use };
-                self.confirm(vec![(to, Reply::Registered { number, end })]);
+                self.proposals.confirm(to, Reply::Registered { number, end });
             }
             return;
         };
@@ -160,7 +162,7 @@ impl Leader {
         }
         if common.partition() != OF_SETS {
             if let Some(asker) = self.sets.asker.take() {
-                self.confirm(vec![(asker, Reply::Drained { version })]);
+                self.proposals.confirm(asker, Reply::Drained { version });
             }
         } else if self.sets.drained.len() + 1 == usize::from(common.group.partitions()) {
             self.install(version, set, Vec::new());
