@@ -158,7 +158,7 @@ impl Coordinator {
         let of = CallOf { set: set.version(), procedure: at as u16, inputs: inputs.clone() };
         let again = Operation::Call { procedure: name, inputs };
         if procedure.is_read_only() {
-            let reading = Box::new(Reading::new(of, set, call));
+            let reading = Box::new(Reading::new(of, set));
             let phase = Phase::Reads { reading, again };
             self.requests.insert(txn, Running { repeated: 0, phase });
             return self.read(txn, cx);
@@ -470,7 +470,12 @@ impl Coordinator {
         }
     }
 
-    fn on_read(&mut self, number: u64, found: Result<Vec<Found>, NotStarted>, cx: &mut Cx<'_>) {
+    fn on_read(
+        &mut self,
+        number: u64,
+        found: Result<Vec<Option<Found>>, NotStarted>,
+        cx: &mut Cx<'_>,
+    ) {
         let Some(txn) = self.by_read.remove(&number) else { return };
         let Some(Running { phase: Phase::Reads { reading, .. }, repeated }) =
             self.requests.get_mut(&txn)

@@ -126,6 +126,9 @@ pub struct Read {
     pub procedure: u16,
     /// The pieces.
     pub pieces: Vec<Occurrence>,
+    /// For each piece, the versions of the rows that it has read in the round before. If they have not changed, the answer
+    /// does not repeat what the piece has found.
+    pub known: Vec<Option<Vec<u64>>>,
 }
 
 /// What a transaction's edges are labelled with.
@@ -202,8 +205,9 @@ pub enum Reply {
     Read {
         /// Identifies the request.
         number: u64,
-        /// For each piece, in the order of the request, its outputs, and the versions of the rows that it has read.
-        found: Result<Vec<Found>, NotStarted>,
+        /// For each piece, in the order of the request, what it has found; `None` if it has read the versions that the
+        /// request names.
+        found: Result<Vec<Option<Found>>, NotStarted>,
     },
     /// What the sender knows of a transaction.
     Status {
@@ -329,8 +333,9 @@ pub struct Executed {
 pub struct Found {
     /// Its outputs.
     pub outcome: Result<Vec<Datum>, Refused>,
-    /// The rows that it has read, each with a number that changes whenever the row does.
-    pub versions: Vec<(Key, u64)>,
+    /// The versions of the rows that it has read, in the order of the reads. Which rows these are follows from its
+    /// arguments and the rows before them. A version changes whenever its row does.
+    pub versions: Vec<u64>,
 }
 
 /// Why no piece was started.

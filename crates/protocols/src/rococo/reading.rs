@@ -1,51 +1,70 @@
 //! The coordination of a call that writes nothing (002 §4.1): it reads until two rounds find the same.
 //!
-//! Rounds are compared by the versions of the rows that they have read, not by values, because a value can come back.
+//! Rounds are compared by the versions of the rows that they have read, not by values, because a value can come back. In
+//! the first round, pieces wait for the outputs of others. Each further round reads all pieces again at once, and names the
+//! versions that it expects. If some have changed, other pieces may have to be read in the same round. The call is over when
+//! a round has found what the one before has found: then nothing has changed between the last read of that round and the
+//! first read of this one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serried_actor::Group;
-use serried_model::Key;
 use serried_procedures::{Call, Datum, PieceId, Procedure, Refused, placement_key};
 
 use super::message::{CallOf, Found, Occurrence, Read, Request};
 use super::registered::Registered;
 use super::run::Requests;
 
+/// An occurrence of a piece.
+type Place = (PieceId, u32);
+
 /// A read-only call that is being coordinated.
 #[derive(Debug)]
 pub(super) struct Reading {
     of: CallOf,
     set: Arc<Registered>,
-    round: Round,
-    /// What the round before has read.
-    before: Option<Versions>,
-}
-
-/// By piece and occurrence, the rows that it has read, with their versions.
-type Versions = BTreeMap<(PieceId, u32), Vec<(Key, u64)>>;
-
-/// One round.
-#[derive(Debug)]
-struct Round {
-    call: Call,
+    /// What the latest read of each piece has found.
+    found: BTreeMap<Place, LastRead>,
+    /// The pieces that this round has read.
+    fresh: BTreeSet<Place>,
+    /// The pieces that it has to read before it can go on.
+    due: Vec<Place>,
+    /// Whether it has found something else than the round before. So has the first.
+    is_different: bool,
     /// The requests that were not answered, by their numbers.
-    open: BTreeMap<u64, (u16, Vec<Occurrence>)>,
-    versions: Versions,
-    refused: Option<Refused>,
+    open: BTreeMap<u64, (u16, Vec<Place>)>,
 }
 
-impl Round {
-    fn new(call: Call) -> Round {
-        Round { call, open: BTreeMap::new(), versions: BTreeMap::new(), refused: None }
-    }
+/// The latest read of a piece.
+#[derive(Debug)]
+struct LastRead {
+    at: u16,
+    arguments: Vec<Datum>,
+    /// `None` if it was not answered yet.
+    found: Option<Found>,
+}
+
+/// What comes next.
+enum Next {
+    /// More pieces have to be read.
+    Reads,
+    /// The round is over, and these are the results by what it has found.
+    Ends(Result<Vec<Datum>, Refused>),
 }
 
 impl Reading {
     /// A call that has read nothing yet.
-    pub(super) fn new(of: CallOf, set: Arc<Registered>, call: Call) -> Reading {
-        Reading { of, set, round: Round::new(call), before: None }
+    pub(super) fn new(of: CallOf, set: Arc<Registered>) -> Reading {
+        Reading {
+            of,
+            set,
+            found: BTreeMap::new(),
+            fresh: BTreeSet::new(),
+            due: Vec::new(),
+            is_different: true,
+            open: BTreeMap::new(),
+        }
     }
 
     pub(super) fn set(&self) -> &Arc<Registered> {
@@ -59,7 +78,7 @@ impl Reading {
 
     /// The numbers of the requests that were not answered.
     pub(super) fn numbers(&self) -> impl Iterator<Item = u64> {
-        self.round.open.keys().copied()
+        self.open.keys().copied()
     }
 
     /// The requests that are to be sent, or the results. `number` makes the numbers of requests.
@@ -68,94 +87,129 @@ impl Reading {
         group: &Group,
         mut number: impl FnMut() -> u64,
     ) -> (Requests, Option<Result<Vec<Datum>, Refused>>) {
-        loop {
-            let requests = self.start(group, &mut number);
-            if !requests.is_empty() || !self.round.open.is_empty() {
-                return (requests, None);
-            }
-            if let Some(results) = self.end_round() {
-                return (Vec::new(), Some(results));
+        if !self.open.is_empty() {
+            return (Vec::new(), None);
+        }
+        match self.walk(group) {
+            Next::Reads => {}
+            Next::Ends(results) if !self.is_different => return (Vec::new(), Some(results)),
+            Next::Ends(_) => {
+                // The next round. What this one has not used is not read again.
+                self.found.retain(|place, _| self.fresh.contains(place));
+                self.due = core::mem::take(&mut self.fresh).into_iter().collect();
+                self.is_different = false;
             }
         }
+        (self.request(&mut number), None)
     }
 
-    fn declared(&self) -> &Procedure {
-        self.set.procedure(self.of.procedure).expect("the call was checked")
-    }
-
-    fn start(&mut self, group: &Group, number: &mut impl FnMut() -> u64) -> Requests {
-        if self.round.refused.is_some() {
-            return Vec::new();
-        }
+    /// Goes through the call by what this round has read. Collects the pieces that it still has to read.
+    fn walk(&mut self, group: &Group) -> Next {
         let set = self.set.clone();
-        let procedure = set.procedure(self.of.procedure).expect("the call was checked");
-        let started = match self.round.call.start(procedure) {
-            Ok(started) => started,
-            Err(refused) => {
-                self.round.refused = Some(refused);
-                return Vec::new();
+        let procedure = declared(&set, &self.of);
+        let mut call = Call::new(procedure, self.of.inputs.clone()).expect("it was checked");
+        let mut used = BTreeSet::new();
+        let refused = loop {
+            let started = match call.start(procedure) {
+                Ok(started) => started,
+                Err(refused) => break Some(refused),
+            };
+            if started.is_empty() {
+                break None;
+            }
+            let mut refused = None;
+            for start in started {
+                let place = (start.piece, start.occurrence);
+                used.insert(place);
+                let known = self.found.get(&place);
+                let is_known = known.is_some_and(|known| known.arguments == start.arguments);
+                if !is_known || !self.fresh.contains(&place) {
+                    self.fresh.remove(&place);
+                    self.due.push(place);
+                }
+                if !is_known {
+                    let piece = &procedure.pieces[usize::from(start.piece.0)];
+                    let leading = piece.placement(set.tables(), &start.arguments);
+                    let at = group.partition_of(&placement_key(&leading));
+                    self.is_different = true;
+                    let new = LastRead { at, arguments: start.arguments, found: None };
+                    self.found.insert(place, new);
+                    continue;
+                }
+                match self.found.get(&place).and_then(|known| known.found.as_ref()) {
+                    Some(Found { outcome: Ok(outputs), .. }) if self.fresh.contains(&place) => {
+                        // A correct server sends outputs of the right types. Others leave the call unanswered.
+                        drop(call.executed(procedure, place, outputs.clone()));
+                    }
+                    Some(Found { outcome: Err(why), .. }) if self.fresh.contains(&place) => {
+                        refused.get_or_insert_with(|| why.clone());
+                    }
+                    _ => {}
+                }
+            }
+            if refused.is_some() {
+                break refused;
             }
         };
-        let mut by_partition: BTreeMap<u16, Vec<Occurrence>> = BTreeMap::new();
-        for start in started {
-            let piece = &procedure.pieces[usize::from(start.piece.0)];
-            let leading = piece.placement(set.tables(), &start.arguments);
-            let at = group.partition_of(&placement_key(&leading));
-            by_partition.entry(at).or_default().push(Occurrence {
-                piece: start.piece,
-                number: start.occurrence,
-                arguments: start.arguments,
-            });
+        if !self.due.is_empty() || (refused.is_none() && !call.has_executed_all()) {
+            return Next::Reads;
+        }
+        self.fresh.retain(|place| used.contains(place));
+        Next::Ends(match refused {
+            Some(refused) => Err(refused),
+            None => call.results(procedure),
+        })
+    }
+
+    /// Reads the pieces that are due.
+    fn request(&mut self, number: &mut impl FnMut() -> u64) -> Requests {
+        let mut by_partition: BTreeMap<u16, Vec<Place>> = BTreeMap::new();
+        for place in core::mem::take(&mut self.due) {
+            by_partition.entry(self.found[&place].at).or_default().push(place);
         }
         let mut requests = Vec::with_capacity(by_partition.len());
-        for (at, pieces) in by_partition {
+        for (at, places) in by_partition {
             let number = number();
-            requests.push((at, self.request(number, pieces.clone())));
-            self.round.open.insert(number, (at, pieces));
+            requests.push((at, self.read(number, &places)));
+            self.open.insert(number, (at, places));
         }
         requests
     }
 
-    fn request(&self, number: u64, pieces: Vec<Occurrence>) -> Request {
+    fn read(&self, number: u64, places: &[Place]) -> Request {
         let CallOf { set, procedure, .. } = self.of;
-        Request::Read(Read { number, set, procedure, pieces })
+        let of = |(piece, number): &Place| {
+            let LastRead { arguments, found, .. } = &self.found[&(*piece, *number)];
+            let occurrence =
+                Occurrence { piece: *piece, number: *number, arguments: arguments.clone() };
+            (occurrence, found.as_ref().map(|found| found.versions.clone()))
+        };
+        let (pieces, known) = places.iter().map(of).unzip();
+        Request::Read(Read { number, set, procedure, pieces, known })
     }
 
     /// A request was answered.
-    pub(super) fn on_found(&mut self, number: u64, found: Vec<Found>) {
-        let Some((_, pieces)) = self.round.open.remove(&number) else { return };
-        let set = self.set.clone();
-        let procedure = set.procedure(self.of.procedure).expect("the call was checked");
-        for (occurrence, Found { outcome, versions }) in pieces.into_iter().zip(found) {
-            let place = (occurrence.piece, occurrence.number);
-            self.round.versions.insert(place, versions);
-            match outcome {
-                // A correct server sends outputs of the right types. Others leave the call unanswered.
-                Ok(outputs) => drop(self.round.call.executed(procedure, place, outputs)),
-                Err(refused) => {
-                    self.round.refused.get_or_insert(refused);
-                }
+    pub(super) fn on_found(&mut self, number: u64, found: Vec<Option<Found>>) {
+        let Some((_, places)) = self.open.remove(&number) else { return };
+        for (place, found) in places.into_iter().zip(found) {
+            let known = self.found.get_mut(&place).expect("it was read");
+            if let Some(found) = found {
+                self.is_different = true;
+                known.found = Some(found);
+            }
+            if known.found.is_some() {
+                self.fresh.insert(place);
             }
         }
     }
 
-    /// The results, if the round before has read the same. Otherwise begins another round.
-    fn end_round(&mut self) -> Option<Result<Vec<Datum>, Refused>> {
-        let inputs = self.of.inputs.clone();
-        let call = Call::new(self.declared(), inputs).expect("the inputs were checked");
-        let Round { call, versions, refused, .. } =
-            core::mem::replace(&mut self.round, Round::new(call));
-        let is_same = self.before.as_ref() == Some(&versions);
-        self.before = Some(versions);
-        is_same.then(|| match refused {
-            Some(refused) => Err(refused),
-            None => call.results(self.declared()),
-        })
-    }
-
     /// The requests that were not answered.
     pub(super) fn unanswered(&self) -> Requests {
-        let open = self.round.open.iter();
-        open.map(|(number, (at, pieces))| (*at, self.request(*number, pieces.clone()))).collect()
+        let open = self.open.iter();
+        open.map(|(number, (at, places))| (*at, self.read(*number, places))).collect()
     }
+}
+
+fn declared<'s>(set: &'s Registered, of: &CallOf) -> &'s Procedure {
+    set.procedure(of.procedure).expect("the call was checked")
 }

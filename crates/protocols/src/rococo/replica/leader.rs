@@ -9,8 +9,8 @@ use serried_model::{NodeId, Version};
 use super::super::Mutation;
 use super::super::accesses::Accesses;
 use super::super::message::{
-    Ancestors, CallOf, Commit, Edge, Entry, ExecuteEntry, Executed, Found, Inquired, Kind, Message,
-    NotStarted, Occurrence, Read, Reply, Request, Start, StartEntry, Started, Vertex, Window,
+    Ancestors, CallOf, Commit, Edge, Entry, ExecuteEntry, Executed, Inquired, Kind, Message,
+    NotStarted, Occurrence, Reply, Request, Start, StartEntry, Started, Vertex, Window,
 };
 use super::super::order::{self, Known};
 use super::super::registered::Registered;
@@ -20,14 +20,12 @@ use super::graph::Graph;
 use super::horizon::Horizon;
 use super::live::{self, Live};
 use super::proposals::{Proposal, Proposals};
+use super::reads::Reads;
 use super::recovery::Recoveries;
 use super::rows::{Rows, Unapplied};
 use super::sets::Sets;
 use crate::Mutated;
 use crate::frameworks::replicated_log::Ballot;
-
-/// How many reads wait for transactions. Others are dropped, and clients send them again.
-const PARKED_AT_MOST: usize = 4096;
 
 /// What a replica of a partition has, whether it leads or not.
 #[derive(Debug)]
@@ -52,8 +50,8 @@ pub(super) struct Leader {
     live: BTreeMap<Version, Live>,
     /// The transactions whose execution is proposed and not chosen.
     executing: BTreeSet<Version>,
-    accesses: Accesses,
-    unapplied: Unapplied,
+    pub(super) accesses: Accesses,
+    pub(super) unapplied: Unapplied,
     graph: Graph,
     /// By transaction whose edges are missing, those that wait for them.
     blocked: BTreeMap<Version, Vec<Version>>,
@@ -61,9 +59,7 @@ pub(super) struct Leader {
     askers: BTreeMap<Version, Vec<NodeId>>,
     /// When other partitions were asked for the edges of transactions.
     asked: BTreeMap<Version, Timestamp>,
-    /// By transaction, the reads that wait for it.
-    parked: BTreeMap<Version, Vec<(NodeId, Read)>>,
-    parked_reads: usize,
+    pub(super) reads: Reads,
     pub(super) proposals: Proposals,
     horizon: Horizon,
     pub(super) recoveries: Recoveries,
@@ -82,8 +78,7 @@ impl Leader {
             blocked: BTreeMap::new(),
             askers: BTreeMap::new(),
             asked: BTreeMap::new(),
-            parked: BTreeMap::new(),
-            parked_reads: 0,
+            reads: Reads::default(),
             proposals: Proposals::new(by),
             horizon: Horizon::new(common.table.window()),
             recoveries: Recoveries::default(),
@@ -125,7 +120,7 @@ impl Leader {
     pub(super) fn gauges(&self, each: &mut dyn FnMut(&'static str, u64)) {
         each("live_transactions", self.live.len() as u64);
         each("used_rows", self.accesses.len() as u64);
-        each("waiting_reads", self.parked_reads as u64);
+        each("waiting_reads", self.reads.len() as u64);
         each("known_vertices", self.graph.len() as u64);
     }
 
@@ -224,14 +219,8 @@ impl Leader {
         cx.charge(new.len());
         let mut edges: BTreeSet<Edge> = BTreeSet::new();
         let mut outcomes = Vec::with_capacity(new.len());
-        let mut rows = Rows {
-            table: &mut common.table,
-            unapplied: &mut self.unapplied,
-            store: cx.store(),
-            entry: self.proposals.next(),
-            written: BTreeSet::new(),
-            read: Vec::new(),
-        };
+        let entry = self.proposals.next();
+        let mut rows = Rows::new(&mut common.table, &mut self.unapplied, cx.store(), entry);
         for occurrence in &new {
             let piece = set.piece(call.procedure, occurrence.piece).expect("it was checked");
             let kind = set.kind(piece);
@@ -405,14 +394,8 @@ impl Leader {
             return;
         }
         let set = common.table.set().expect("pieces were started").clone();
-        let mut rows = Rows {
-            table: &mut common.table,
-            unapplied: &mut self.unapplied,
-            store: cx.store(),
-            entry: self.proposals.next(),
-            written: BTreeSet::new(),
-            read: Vec::new(),
-        };
+        let entry = self.proposals.next();
+        let mut rows = Rows::new(&mut common.table, &mut self.unapplied, cx.store(), entry);
         let (mut txns, mut replies) = (Vec::new(), Vec::new());
         for txn in here {
             let Live { call, mut deferred, committers, .. } =
@@ -438,11 +421,7 @@ impl Leader {
         for txn in executed {
             self.executing.insert(txn);
             self.accesses.remove(txn);
-            let parked = self.parked.remove(&txn).unwrap_or_default();
-            self.parked_reads -= parked.len();
-            for (from, read) in parked {
-                self.on_read(from, read, common, cx);
-            }
+            self.resume_reads(txn, common, cx);
         }
     }
 
@@ -534,47 +513,6 @@ impl Leader {
             }
         }
         ancestors
-    }
-
-    // Read-only calls (002 §4.1).
-
-    fn on_read(&mut self, from: NodeId, read: Read, common: &mut Common, cx: &mut Cx<'_>) {
-        let version = common.table.set().map_or(0, |set| set.version());
-        let number = read.number;
-        if read.set != version {
-            let found = Err(NotStarted::OtherSet { version });
-            return self.proposals.confirm(from, Reply::Read { number, found });
-        }
-        let Some(set) = common.table.set().cloned() else { return };
-        if !set.accepts(read.procedure, &read.pieces, true) {
-            return cx
-                .reject(|| format!("{from} has sent pieces that the procedure does not have"));
-        }
-        let uses = read.pieces.iter().flat_map(|piece| set.rows(read.procedure, piece));
-        let conflict = uses.into_iter().find_map(|(row, used)| self.accesses.conflict(&row, used));
-        if let Some(txn) = conflict {
-            if self.parked_reads < PARKED_AT_MOST {
-                self.parked_reads += 1;
-                self.parked.entry(txn).or_default().push((from, read));
-            }
-            return;
-        }
-        cx.charge(read.pieces.len());
-        let mut rows = Rows {
-            table: &mut common.table,
-            unapplied: &mut self.unapplied,
-            store: cx.store(),
-            entry: self.proposals.next(),
-            written: BTreeSet::new(),
-            read: Vec::new(),
-        };
-        let mut found = Vec::with_capacity(read.pieces.len());
-        for occurrence in &read.pieces {
-            let piece = set.piece(read.procedure, occurrence.piece).expect("it was checked");
-            let outcome = piece.body.execute(set.tables(), &occurrence.arguments, &mut rows);
-            found.push(Found { outcome, versions: core::mem::take(&mut rows.read) });
-        }
-        self.proposals.confirm(from, Reply::Read { number, found: Ok(found) });
     }
 
     // Inquiries.

@@ -5,6 +5,7 @@ mod horizon;
 mod leader;
 mod live;
 mod proposals;
+mod reads;
 mod recovery;
 mod rows;
 mod sets;

@@ -36,18 +36,28 @@ impl Unapplied {
 
 /// The rows as bodies see them.
 pub(super) struct Rows<'a> {
-    pub(super) table: &'a mut Table,
-    pub(super) unapplied: &'a mut Unapplied,
-    pub(super) store: &'a dyn Store,
+    table: &'a mut Table,
+    unapplied: &'a mut Unapplied,
+    store: &'a dyn Store,
     /// The number of the entry that will contain what is written.
-    pub(super) entry: u64,
+    entry: u64,
     /// The rows that were written.
-    pub(super) written: BTreeSet<Key>,
-    /// The rows that were read, with their versions.
-    pub(super) read: Vec<(Key, u64)>,
+    written: BTreeSet<Key>,
+    /// The versions of the rows that were read, in the order of the reads; 0 for a row that never was.
+    pub(super) read: Vec<u64>,
 }
 
-impl Rows<'_> {
+impl<'a> Rows<'a> {
+    /// The rows, for bodies whose writes entry number `entry` will contain.
+    pub(super) fn new(
+        table: &'a mut Table,
+        unapplied: &'a mut Unapplied,
+        store: &'a dyn Store,
+        entry: u64,
+    ) -> Rows<'a> {
+        Rows { table, unapplied, store, entry, written: BTreeSet::new(), read: Vec::new() }
+    }
+
     fn get(&mut self, key: &Key) -> (Option<u64>, Option<StoredRow>) {
         if let Some(row) = self.unapplied.rows.get(key) {
             return (Some(row.version), row.columns.clone());
@@ -76,7 +86,7 @@ impl RowStore for Rows<'_> {
     fn read(&mut self, table: u16, key: &[Datum]) -> Option<StoredRow> {
         let key = row_key(table, key);
         let (version, columns) = self.get(&key);
-        self.read.push((key, version.unwrap_or(0)));
+        self.read.push(version.unwrap_or(0));
         columns
     }
 
