@@ -1,6 +1,7 @@
 //! Bodies of pieces, and how they are executed.
 
 use core::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -68,8 +69,8 @@ pub struct WriteColumn {
     pub to: Code,
 }
 
-/// The columns of a row, in the order of its table.
-pub type StoredRow = Vec<Datum>;
+/// The columns of a row, in the order of its table. Clones are cheap.
+pub type StoredRow = Arc<[Datum]>;
 
 /// The rows of a server.
 pub trait RowStore {
@@ -173,7 +174,7 @@ impl Body {
                 if let Some(slot) = exists {
                     slot.set(frame, Datum::Bool(found.is_some()))?;
                 }
-                let found = found.unwrap_or_else(|| tables[usize::from(*table)].defaults());
+                let found = found.unwrap_or_else(|| tables[usize::from(*table)].defaults().into());
                 for (column, slot) in reads {
                     slot.set(frame, found[usize::from(*column)].clone())?;
                 }
@@ -201,7 +202,7 @@ impl Body {
                 row[usize::from(*column)] = datum;
             }
             let UsedRow { table, key, .. } = &used[usize::from(*at)];
-            store.write(*table, key, row);
+            store.write(*table, key, row.into());
         }
         for at in &self.deletes {
             let UsedRow { table, key, .. } = &used[usize::from(*at)];
@@ -226,7 +227,7 @@ impl UsedRow {
         at: usize,
         tables: &[Table],
         store: &mut dyn RowStore,
-    ) -> StoredRow {
+    ) -> Vec<Datum> {
         let (before, [own, after @ ..]) = used.split_at_mut(at) else {
             unreachable!("`at` is a row")
         };
@@ -237,11 +238,10 @@ impl UsedRow {
         {
             other.row = None;
         }
-        own.row.take().unwrap_or_else(|| {
-            store
-                .read(own.table, &own.key)
-                .unwrap_or_else(|| tables[usize::from(own.table)].defaults())
-        })
+        match own.row.take().or_else(|| store.read(own.table, &own.key)) {
+            Some(row) => row.to_vec(),
+            None => tables[usize::from(own.table)].defaults(),
+        }
     }
 }
 

@@ -114,6 +114,7 @@ impl Trial {
             theta: Some(0.5),
             counters_per_call: Some(2),
             warehouses: Some(1),
+            items: None,
             small: true,
             merged: choices.merged && P::OFFERS.merged,
         };

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serried_actor::Group;
-use serried_procedures::{Call, Datum, PieceId, Procedure, Refused, placement_key};
+use serried_procedures::{Call, Datum, PieceId, Refused, placement_key};
 
 use super::message::{CallOf, Found, Occurrence, Read, Request};
 use super::registered::Registered;
@@ -28,10 +28,14 @@ pub(super) struct Reading {
     found: BTreeMap<Place, LastRead>,
     /// The pieces that this round has read.
     fresh: BTreeSet<Place>,
-    /// The pieces that it has to read before it can go on.
+    /// The pieces that are to be read now.
     due: Vec<Place>,
-    /// Whether it has found something else than the round before. So has the first.
+    /// Whether this round has found something else than the round before. So has the first.
     is_different: bool,
+    /// The call as far as this round has gone through it.
+    walk: Option<Walk>,
+    /// The results by what the round before has found.
+    results: Option<Result<Vec<Datum>, Refused>>,
     /// The requests that were not answered, by their numbers.
     open: BTreeMap<u64, (u16, Vec<Place>)>,
 }
@@ -45,13 +49,19 @@ struct LastRead {
     found: Option<Found>,
 }
 
-/// What comes next.
-enum Next {
-    /// More pieces have to be read.
-    Reads,
-    /// The round is over, and these are the results by what it has found.
-    Ends(Result<Vec<Datum>, Refused>),
+/// A call, as far as what was read tells.
+#[derive(Debug)]
+struct Walk {
+    call: Call,
+    /// The pieces that it uses.
+    used: BTreeSet<Place>,
+    /// Those of them whose outputs it does not have yet.
+    awaits: Vec<Place>,
+    refused: Option<Refused>,
 }
+
+/// What a round has come to: the results, and the pieces that the call uses.
+type Ended = (Result<Vec<Datum>, Refused>, BTreeSet<Place>);
 
 impl Reading {
     /// A call that has read nothing yet.
@@ -63,6 +73,8 @@ impl Reading {
             fresh: BTreeSet::new(),
             due: Vec::new(),
             is_different: true,
+            walk: None,
+            results: None,
             open: BTreeMap::new(),
         }
     }
@@ -87,78 +99,90 @@ impl Reading {
         group: &Group,
         mut number: impl FnMut() -> u64,
     ) -> (Requests, Option<Result<Vec<Datum>, Refused>>) {
-        if !self.open.is_empty() {
-            return (Vec::new(), None);
-        }
-        match self.walk(group) {
-            Next::Reads => {}
-            Next::Ends(results) if !self.is_different => return (Vec::new(), Some(results)),
-            Next::Ends(_) => {
-                // The next round. What this one has not used is not read again.
-                self.found.retain(|place, _| self.fresh.contains(place));
-                self.due = core::mem::take(&mut self.fresh).into_iter().collect();
+        while self.open.is_empty() {
+            if !self.is_different
+                && let Some(results) = self.results.take()
+            {
+                return (Vec::new(), Some(results));
+            }
+            if let Some((results, used)) = self.walk(group) {
+                // The next round reads again what this one has used.
+                self.results = Some(results);
                 self.is_different = false;
+                self.fresh.clear();
+                self.found.retain(|place, _| used.contains(place));
+                self.due = used.into_iter().collect();
+            }
+            if !self.due.is_empty() {
+                return (self.request(&mut number), None);
+            }
+            if self.walk.is_some() {
+                break; // A server has sent what no correct one sends.
             }
         }
-        (self.request(&mut number), None)
+        (Vec::new(), None)
     }
 
-    /// Goes through the call by what this round has read. Collects the pieces that it still has to read.
-    fn walk(&mut self, group: &Group) -> Next {
+    /// Goes on through the call by what this round has read. Collects the pieces that it still has to read, or returns the
+    /// results and the pieces that the call uses.
+    fn walk(&mut self, group: &Group) -> Option<Ended> {
         let set = self.set.clone();
-        let procedure = declared(&set, &self.of);
-        let mut call = Call::new(procedure, self.of.inputs.clone()).expect("it was checked");
-        let mut used = BTreeSet::new();
-        let refused = loop {
-            let started = match call.start(procedure) {
-                Ok(started) => started,
-                Err(refused) => break Some(refused),
-            };
-            if started.is_empty() {
-                break None;
+        let procedure = set.procedure(self.of.procedure).expect("the call was checked");
+        let new = || Call::new(procedure, self.of.inputs.clone()).expect("the inputs were checked");
+        let begin =
+            || Walk { call: new(), used: BTreeSet::new(), awaits: Vec::new(), refused: None };
+        let Walk { mut call, mut used, mut awaits, mut refused } =
+            self.walk.take().unwrap_or_else(begin);
+        loop {
+            let (known, unknown): (Vec<Place>, Vec<Place>) =
+                awaits.into_iter().partition(|place| self.fresh.contains(place));
+            awaits = unknown;
+            for place in known {
+                let Some(found) = &self.found[&place].found else { continue };
+                match &found.outcome {
+                    // A correct server sends outputs of the right types. Others leave the call unanswered.
+                    Ok(outputs) => drop(call.executed(procedure, place, outputs.clone())),
+                    Err(why) => drop(refused.get_or_insert_with(|| why.clone())),
+                }
             }
-            let mut refused = None;
+            let started = match call.start(procedure) {
+                _ if refused.is_some() => break,
+                Ok(started) if started.is_empty() => break,
+                Ok(started) => started,
+                Err(why) => {
+                    refused = Some(why);
+                    break;
+                }
+            };
             for start in started {
                 let place = (start.piece, start.occurrence);
                 used.insert(place);
+                awaits.push(place);
                 let known = self.found.get(&place);
-                let is_known = known.is_some_and(|known| known.arguments == start.arguments);
-                if !is_known || !self.fresh.contains(&place) {
-                    self.fresh.remove(&place);
-                    self.due.push(place);
-                }
-                if !is_known {
+                if known.is_none_or(|known| known.arguments != start.arguments) {
                     let piece = &procedure.pieces[usize::from(start.piece.0)];
                     let leading = piece.placement(set.tables(), &start.arguments);
                     let at = group.partition_of(&placement_key(&leading));
-                    self.is_different = true;
                     let new = LastRead { at, arguments: start.arguments, found: None };
                     self.found.insert(place, new);
-                    continue;
+                    self.fresh.remove(&place);
+                    self.is_different = true;
                 }
-                match self.found.get(&place).and_then(|known| known.found.as_ref()) {
-                    Some(Found { outcome: Ok(outputs), .. }) if self.fresh.contains(&place) => {
-                        // A correct server sends outputs of the right types. Others leave the call unanswered.
-                        drop(call.executed(procedure, place, outputs.clone()));
-                    }
-                    Some(Found { outcome: Err(why), .. }) if self.fresh.contains(&place) => {
-                        refused.get_or_insert_with(|| why.clone());
-                    }
-                    _ => {}
+                if !self.fresh.contains(&place) {
+                    self.due.push(place);
                 }
             }
-            if refused.is_some() {
-                break refused;
-            }
-        };
-        if !self.due.is_empty() || (refused.is_none() && !call.has_executed_all()) {
-            return Next::Reads;
         }
-        self.fresh.retain(|place| used.contains(place));
-        Next::Ends(match refused {
+        let is_over = awaits.is_empty() && (refused.is_some() || call.has_executed_all());
+        if !is_over {
+            self.walk = Some(Walk { call, used, awaits, refused });
+            return None;
+        }
+        let results = match refused {
             Some(refused) => Err(refused),
             None => call.results(procedure),
-        })
+        };
+        Some((results, used))
     }
 
     /// Reads the pieces that are due.
@@ -208,8 +232,4 @@ impl Reading {
         let open = self.open.iter();
         open.map(|(number, (at, places))| (*at, self.read(*number, places))).collect()
     }
-}
-
-fn declared<'s>(set: &'s Registered, of: &CallOf) -> &'s Procedure {
-    set.procedure(of.procedure).expect("the call was checked")
 }

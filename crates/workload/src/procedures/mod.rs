@@ -173,6 +173,8 @@ pub struct ProcedureParameters {
     pub counters_per_call: Option<u64>,
     /// How many warehouses there are, from 1 to 65535; 1 if `None`. For `tpcc-calls`.
     pub warehouses: Option<u64>,
+    /// How many items the warehouses of `tpcc-calls` have, from 15 to 100,000; 1000 if `None`.
+    pub items: Option<u64>,
     /// Whether the warehouses of `tpcc-calls` are as small as possible.
     pub small: bool,
     /// Whether `list-append-calls` and `bank-calls` also have calls with two immediate pieces that are merged into one.

@@ -25,6 +25,7 @@ use crate::Ended;
 use crate::arguments::{LoadArguments, WorkloadArguments};
 use crate::judge::{self, Judged};
 use crate::load::{Client, Inspected, Load};
+use crate::misuse::number;
 use crate::progress::Progress;
 use crate::shell::Statements;
 use crate::table::Columns;
@@ -45,6 +46,10 @@ pub(crate) struct ProcedureArguments {
     /// For counter-calls: how many counters each call increments [default: 10]
     #[arg(long, value_name = "NUMBER")]
     counters_per_call: Option<u64>,
+    /// For tpcc-calls: how many items there are, each with a row of stock in every warehouse, from 15 to 100000
+    /// [default: 1000]
+    #[arg(long, value_name = "NUMBER", value_parser = number(15..=100_000_u64))]
+    items: Option<u64>,
     /// For list-append-calls and bank-calls: some calls have two immediate pieces, which are merged into one. Not
     /// every protocol offers this
     #[arg(long)]
@@ -67,11 +72,19 @@ impl Wing for Procedures {
     const FORMAT: &'static str = FORMAT;
 
     fn workload(arguments: &WorkloadArguments) -> anyhow::Result<Arc<dyn ProcedureWorkload>> {
-        let ProcedureArguments { counters_per_call, merged } = arguments.of_family.procedures;
+        let ProcedureArguments { counters_per_call, items, merged } =
+            arguments.of_family.procedures;
         let TransactionArguments { warehouses, small, .. } = arguments.of_family.transactions;
         let (keys, theta) = (arguments.keys, arguments.theta);
-        let parameters =
-            ProcedureParameters { keys, theta, counters_per_call, warehouses, small, merged };
+        let parameters = ProcedureParameters {
+            keys,
+            theta,
+            counters_per_call,
+            warehouses,
+            items,
+            small,
+            merged,
+        };
         Ok(serried_workload::named_procedures(&arguments.workload, &parameters)?)
     }
 

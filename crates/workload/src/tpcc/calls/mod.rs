@@ -87,9 +87,12 @@ impl TpccCalls {
     /// By default one warehouse.
     ///
     /// # Errors
-    /// If the number of warehouses is not valid.
+    /// If the number of warehouses or items is not valid.
     pub fn new(parameters: &ProcedureParameters) -> Result<TpccCalls, WorkloadError> {
-        Self::scaled(parameters, if parameters.small { Scale::SMALL } else { SCALE })
+        let scale = if parameters.small { Scale::SMALL } else { SCALE };
+        // A number that is too large for the type is too large for the scale.
+        let items = parameters.items.map(|items| u32::try_from(items).unwrap_or(u32::MAX));
+        Self::scaled(parameters, Scale { items: items.unwrap_or(scale.items), ..scale })
     }
 
     fn scaled(parameters: &ProcedureParameters, scale: Scale) -> Result<TpccCalls, WorkloadError> {
