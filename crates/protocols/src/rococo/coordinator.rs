@@ -459,14 +459,22 @@ impl Coordinator {
 
     fn on_run(&mut self, at: u16, reply: Reply, cx: &mut Cx<'_>) {
         let Some(call) = reply.call() else { return };
-        for txn in self.about(call) {
-            if let Some(Running { phase: Phase::Calls { run, .. }, repeated }) =
-                self.requests.get_mut(&txn)
-            {
-                *repeated = 0;
-                let step = run.on_reply(at, reply.clone(), &self.group);
-                self.take(txn, step, cx);
-            }
+        let mut about = self.about(call);
+        // Mostly there is one.
+        let Some(last) = about.pop() else { return };
+        for txn in about {
+            self.on_reply_to(txn, at, reply.clone(), cx);
+        }
+        self.on_reply_to(last, at, reply, cx);
+    }
+
+    fn on_reply_to(&mut self, txn: TxnId, at: u16, reply: Reply, cx: &mut Cx<'_>) {
+        if let Some(Running { phase: Phase::Calls { run, .. }, repeated }) =
+            self.requests.get_mut(&txn)
+        {
+            *repeated = 0;
+            let step = run.on_reply(at, reply, &self.group);
+            self.take(txn, step, cx);
         }
     }
 

@@ -10,26 +10,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serried_actor::Group;
-use serried_procedures::{Call, Datum, PieceId, Refused, placement_key};
+use serried_procedures::{Call, Datum, PieceId, Refused, Start, placement_key};
 
 use super::message::{CallOf, Found, Occurrence, Read, Request};
 use super::registered::Registered;
 use super::run::Requests;
-
-/// An occurrence of a piece.
-type Place = (PieceId, u32);
 
 /// A read-only call that is being coordinated.
 #[derive(Debug)]
 pub(super) struct Reading {
     of: CallOf,
     set: Arc<Registered>,
-    /// What the latest read of each piece has found.
-    found: BTreeMap<Place, LastRead>,
-    /// The pieces that this round has read.
-    fresh: BTreeSet<Place>,
-    /// The pieces that are to be read now.
-    due: Vec<Place>,
+    /// The pieces that were read. Occurrences with equal arguments are one piece: when an order is added to the last twenty,
+    /// nineteen remain, although each is in another place then.
+    pieces: Vec<PieceRead>,
+    /// Their places, by piece and arguments.
+    places: BTreeMap<(PieceId, Vec<Datum>), usize>,
+    /// Those that are to be read now.
+    due: Vec<usize>,
     /// Whether this round has found something else than the round before. So has the first.
     is_different: bool,
     /// The call as far as this round has gone through it.
@@ -37,31 +35,35 @@ pub(super) struct Reading {
     /// The results by what the round before has found.
     results: Option<Result<Vec<Datum>, Refused>>,
     /// The requests that were not answered, by their numbers.
-    open: BTreeMap<u64, (u16, Vec<Place>)>,
+    open: BTreeMap<u64, (u16, Vec<usize>)>,
 }
 
 /// The latest read of a piece.
 #[derive(Debug)]
-struct LastRead {
-    at: u16,
+struct PieceRead {
+    piece: PieceId,
     arguments: Vec<Datum>,
+    /// The partition of its rows.
+    at: u16,
+    /// Whether this round has read it.
+    is_fresh: bool,
     /// `None` if it was not answered yet.
     found: Option<Found>,
 }
+
+/// What a round has come to: the results, and the pieces that the call uses.
+type Ended = (Result<Vec<Datum>, Refused>, BTreeSet<usize>);
 
 /// A call, as far as what was read tells.
 #[derive(Debug)]
 struct Walk {
     call: Call,
     /// The pieces that it uses.
-    used: BTreeSet<Place>,
-    /// Those of them whose outputs it does not have yet.
-    awaits: Vec<Place>,
+    used: BTreeSet<usize>,
+    /// Its occurrences whose outputs it does not have yet, and the piece that each is.
+    awaits: Vec<((PieceId, u32), usize)>,
     refused: Option<Refused>,
 }
-
-/// What a round has come to: the results, and the pieces that the call uses.
-type Ended = (Result<Vec<Datum>, Refused>, BTreeSet<Place>);
 
 impl Reading {
     /// A call that has read nothing yet.
@@ -69,8 +71,8 @@ impl Reading {
         Reading {
             of,
             set,
-            found: BTreeMap::new(),
-            fresh: BTreeSet::new(),
+            pieces: Vec::new(),
+            places: BTreeMap::new(),
             due: Vec::new(),
             is_different: true,
             walk: None,
@@ -106,12 +108,8 @@ impl Reading {
                 return (Vec::new(), Some(results));
             }
             if let Some((results, used)) = self.walk(group) {
-                // The next round reads again what this one has used.
                 self.results = Some(results);
-                self.is_different = false;
-                self.fresh.clear();
-                self.found.retain(|place, _| used.contains(place));
-                self.due = used.into_iter().collect();
+                self.begin_round(&used);
             }
             if !self.due.is_empty() {
                 return (self.request(&mut number), None);
@@ -121,6 +119,19 @@ impl Reading {
             }
         }
         (Vec::new(), None)
+    }
+
+    /// Begins another round, which reads again what the last one has used.
+    fn begin_round(&mut self, used: &BTreeSet<usize>) {
+        self.is_different = false;
+        let pieces = core::mem::take(&mut self.pieces).into_iter().enumerate();
+        self.pieces = pieces.filter(|(at, _)| used.contains(at)).map(|(_, piece)| piece).collect();
+        self.places.clear();
+        for (at, piece) in self.pieces.iter_mut().enumerate() {
+            piece.is_fresh = false;
+            self.places.insert((piece.piece, piece.arguments.clone()), at);
+        }
+        self.due = (0..self.pieces.len()).collect();
     }
 
     /// Goes on through the call by what this round has read. Collects the pieces that it still has to read, or returns the
@@ -134,17 +145,18 @@ impl Reading {
         let Walk { mut call, mut used, mut awaits, mut refused } =
             self.walk.take().unwrap_or_else(begin);
         loop {
-            let (known, unknown): (Vec<Place>, Vec<Place>) =
-                awaits.into_iter().partition(|place| self.fresh.contains(place));
-            awaits = unknown;
-            for place in known {
-                let Some(found) = &self.found[&place].found else { continue };
+            awaits.retain(|(occurrence, at)| {
+                let piece = &self.pieces[*at];
+                let Some(found) = piece.found.as_ref().filter(|_| piece.is_fresh) else {
+                    return true;
+                };
                 match &found.outcome {
                     // A correct server sends outputs of the right types. Others leave the call unanswered.
-                    Ok(outputs) => drop(call.executed(procedure, place, outputs.clone())),
+                    Ok(outputs) => drop(call.executed(procedure, *occurrence, outputs.clone())),
                     Err(why) => drop(refused.get_or_insert_with(|| why.clone())),
                 }
-            }
+                false
+            });
             let started = match call.start(procedure) {
                 _ if refused.is_some() => break,
                 Ok(started) if started.is_empty() => break,
@@ -155,22 +167,10 @@ impl Reading {
                 }
             };
             for start in started {
-                let place = (start.piece, start.occurrence);
-                used.insert(place);
-                awaits.push(place);
-                let known = self.found.get(&place);
-                if known.is_none_or(|known| known.arguments != start.arguments) {
-                    let piece = &procedure.pieces[usize::from(start.piece.0)];
-                    let leading = piece.placement(set.tables(), &start.arguments);
-                    let at = group.partition_of(&placement_key(&leading));
-                    let new = LastRead { at, arguments: start.arguments, found: None };
-                    self.found.insert(place, new);
-                    self.fresh.remove(&place);
-                    self.is_different = true;
-                }
-                if !self.fresh.contains(&place) {
-                    self.due.push(place);
-                }
+                let occurrence = (start.piece, start.occurrence);
+                let at = self.place(start, &set, group);
+                used.insert(at);
+                awaits.push((occurrence, at));
             }
         }
         let is_over = awaits.is_empty() && (refused.is_some() || call.has_executed_all());
@@ -185,27 +185,48 @@ impl Reading {
         Some((results, used))
     }
 
+    /// The place of the piece that an occurrence is. It is due if it is a new one.
+    fn place(&mut self, start: Start, set: &Registered, group: &Group) -> usize {
+        let Start { piece, arguments, .. } = start;
+        if let Some(at) = self.places.get(&(piece, arguments.clone())) {
+            return *at;
+        }
+        let declared = set.piece(self.of.procedure, piece).expect("the call has it");
+        let leading = declared.placement(set.tables(), &arguments);
+        let partition = group.partition_of(&placement_key(&leading));
+        let at = self.pieces.len();
+        self.places.insert((piece, arguments.clone()), at);
+        let new = PieceRead { piece, arguments, at: partition, is_fresh: false, found: None };
+        self.pieces.push(new);
+        self.due.push(at);
+        self.is_different = true;
+        at
+    }
+
     /// Reads the pieces that are due.
     fn request(&mut self, number: &mut impl FnMut() -> u64) -> Requests {
-        let mut by_partition: BTreeMap<u16, Vec<Place>> = BTreeMap::new();
-        for place in core::mem::take(&mut self.due) {
-            by_partition.entry(self.found[&place].at).or_default().push(place);
+        let mut by_partition: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
+        for at in core::mem::take(&mut self.due) {
+            by_partition.entry(self.pieces[at].at).or_default().push(at);
         }
         let mut requests = Vec::with_capacity(by_partition.len());
-        for (at, places) in by_partition {
+        for (partition, places) in by_partition {
             let number = number();
-            requests.push((at, self.read(number, &places)));
-            self.open.insert(number, (at, places));
+            requests.push((partition, self.read(number, &places)));
+            self.open.insert(number, (partition, places));
         }
         requests
     }
 
-    fn read(&self, number: u64, places: &[Place]) -> Request {
+    fn read(&self, number: u64, places: &[usize]) -> Request {
         let CallOf { set, procedure, .. } = self.of;
-        let of = |(piece, number): &Place| {
-            let LastRead { arguments, found, .. } = &self.found[&(*piece, *number)];
+        let mut numbers: BTreeMap<PieceId, u32> = BTreeMap::new();
+        let of = |at: &usize| {
+            let PieceRead { piece, arguments, found, .. } = &self.pieces[*at];
+            let next = numbers.entry(*piece).or_default();
             let occurrence =
-                Occurrence { piece: *piece, number: *number, arguments: arguments.clone() };
+                Occurrence { piece: *piece, number: *next, arguments: arguments.clone() };
+            *next += 1;
             (occurrence, found.as_ref().map(|found| found.versions.clone()))
         };
         let (pieces, known) = places.iter().map(of).unzip();
@@ -215,14 +236,12 @@ impl Reading {
     /// A request was answered.
     pub(super) fn on_found(&mut self, number: u64, found: Vec<Option<Found>>) {
         let Some((_, places)) = self.open.remove(&number) else { return };
-        for (place, found) in places.into_iter().zip(found) {
-            let known = self.found.get_mut(&place).expect("it was read");
-            if let Some(found) = found {
+        for (at, found) in places.into_iter().zip(found) {
+            let piece = &mut self.pieces[at];
+            piece.is_fresh = true;
+            if found.is_some() {
                 self.is_different = true;
-                known.found = Some(found);
-            }
-            if known.found.is_some() {
-                self.fresh.insert(place);
+                piece.found = found;
             }
         }
     }

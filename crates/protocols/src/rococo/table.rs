@@ -22,7 +22,7 @@ const OF_TXN: [u8; 2] = [0xff, 0xff];
 /// How many bytes a scan of the store reads at a time.
 const READ_AT_ONCE: usize = 256 << 10;
 
-/// A value of a replica's store.
+/// A value of a replica's store. Most are rows, so the others are not in place.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 enum Cell {
     /// Nothing.
@@ -31,9 +31,9 @@ enum Cell {
     /// A row.
     Row(Row),
     /// A transaction, and the slot after that of the last entry that has changed it.
-    Txn(u64, Txn),
+    Txn(u64, Box<Txn>),
     /// What concerns no row and no transaction.
-    Control(Control),
+    Control(Box<Control>),
 }
 
 /// A row.
@@ -110,7 +110,7 @@ struct Sets {
 #[derive(Debug)]
 pub(super) struct Table {
     cells: Cells<Cell>,
-    control: Control,
+    control: Box<Control>,
     set: Option<Arc<Registered>>,
     /// The transactions that have not been executed everywhere, as far as is known here.
     open: BTreeSet<Version>,
@@ -123,7 +123,7 @@ impl Table {
     pub(super) fn new(resident: usize) -> Table {
         Table {
             cells: Cells::new(resident),
-            control: Control::default(),
+            control: Box::default(),
             set: None,
             open: BTreeSet::new(),
             ended: BTreeSet::new(),
@@ -310,7 +310,7 @@ impl Table {
                 // If the transaction was not started, its beginning was replayed before it was forgotten.
                 let Some(mut state) = new else { return false };
                 change(&mut state);
-                *cell = Cell::Txn(slot + 1, state);
+                *cell = Cell::Txn(slot + 1, Box::new(state));
             }
         }
         true

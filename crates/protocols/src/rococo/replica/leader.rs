@@ -113,7 +113,7 @@ impl Leader {
                 // Its edges are known.
                 self.accesses.add(txn, live::kind(&outcome), &row, used, &mut |_, _| {});
             }
-            live.start(occurrence, outcome);
+            live.start(&occurrence, outcome);
         }
     }
 
@@ -235,7 +235,7 @@ impl Leader {
             }
             let execute = || piece.body.execute(set.tables(), &occurrence.arguments, &mut rows);
             let outcome = (kind == Kind::Immediate).then(execute);
-            live.start(occurrence.clone(), outcome.clone());
+            live.start(occurrence, outcome.clone());
             outcomes.push(outcome);
         }
         let rows = rows.into_written();

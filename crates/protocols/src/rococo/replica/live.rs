@@ -47,13 +47,13 @@ impl Live {
     /// A piece was started. It has an outcome if it is immediate.
     pub(super) fn start(
         &mut self,
-        occurrence: Occurrence,
+        occurrence: &Occurrence,
         outcome: Option<Result<Vec<Datum>, Refused>>,
     ) {
         let (piece, number) = (occurrence.piece, occurrence.number);
         self.named.insert((piece, number));
         if outcome.is_none() {
-            self.deferred.push(occurrence);
+            self.deferred.push(occurrence.clone());
         }
         self.started.push(StartedPiece { piece, number, outcome });
     }
