@@ -22,7 +22,7 @@ use serried_session::{CallError, ProcedureKeyspace};
 use crate::InspectionError;
 
 pub use bank::BankCalls;
-pub use client::{CallClient, audit_calls};
+pub use client::{CallClient, OpenCalls, audit_calls};
 pub use counters::CounterCalls;
 pub use lists::ListCalls;
 pub use ready::{NotReady, make_ready};

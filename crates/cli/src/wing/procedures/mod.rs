@@ -16,13 +16,13 @@ use serried_history::{
 use serried_model::{Family, Guarantee};
 use serried_protocols::Visitor;
 use serried_workload::{
-    CallClient, ProcedureParameters, ProcedureWorkload, audit_calls, make_ready,
+    CallClient, OpenCalls, ProcedureParameters, ProcedureWorkload, audit_calls, make_ready,
 };
 
 use super::transactions::TransactionArguments;
 use super::{CheckArguments, Preparation, Wing};
 use crate::Ended;
-use crate::arguments::{LoadArguments, WorkloadArguments};
+use crate::arguments::{LoadArguments, OpenLoopArguments, WorkloadArguments};
 use crate::judge::{self, Judged};
 use crate::load::{Client, Inspected, Load};
 use crate::progress::Progress;
@@ -94,6 +94,11 @@ impl Wing for Procedures {
         Ok(())
     }
 
+    /// Calls can also arrive in an open loop.
+    fn check_load(_: &dyn ProcedureWorkload, _: &LoadArguments) -> anyhow::Result<()> {
+        Ok(())
+    }
+
     fn options(arguments: &LoadArguments) -> CallOptions {
         CallOptions { deadline: arguments.deadline() }
     }
@@ -135,7 +140,11 @@ impl Wing for Procedures {
             clients: load.clients as u64,
             seed: load.seed,
         };
-        Box::pin(client.run())
+        let OpenLoopArguments { rate, most_open } = load.open_loop;
+        let Some(rate) = rate else { return Box::pin(client.run()) };
+        // Poisson processes add up to one.
+        let rate_per_s = rate / load.clients as f64;
+        Box::pin(OpenCalls { client, rate_per_s, most_open }.run())
     }
 
     /// Reads all lists, so that the history shows what was lost; then checks what the workload knows of its rows.
@@ -192,7 +201,7 @@ impl Wing for Procedures {
 }
 
 /// Whether procedures may have merged pieces under a protocol.
-fn offers_merged(protocol: &str) -> bool {
+pub(crate) fn offers_merged(protocol: &str) -> bool {
     struct Offers;
 
     impl Visitor<Procedures> for Offers {
@@ -212,7 +221,7 @@ fn uses_lists(history: &CallHistory) -> bool {
 }
 
 /// Judges a history by what the keyspace promises.
-fn judge_calls(history: &CallHistory, guarantee: Guarantee) -> Judged {
+pub(crate) fn judge_calls(history: &CallHistory, guarantee: Guarantee) -> Judged {
     let guarantee = match guarantee {
         Guarantee::Nothing => return judge::unchecked(),
         Guarantee::Serializable => TransactionGuarantee::Serializable,
