@@ -57,8 +57,7 @@ impl OpenLoop {
         let OpenLoop { keyspace, workload, measurement, recorder, client, seed, .. } = self;
         let transactor = Transactor { keyspace, workload, measurement, recorder };
         let Transactor { keyspace, workload, measurement, .. } = &transactor;
-        let doors =
-            Doors { rate_per_s: self.rate_per_s, most_open: self.most_open, client, seed };
+        let doors = Doors { rate_per_s: self.rate_per_s, most_open: self.most_open, client, seed };
         let begin = |Arrived { process, mut random, at, late }| {
             let plan = workload.plan(client, &mut random);
             serve(&transactor, process, plan, at, late)

@@ -141,7 +141,8 @@ impl Reader {
 fn added_up(sum: i64, history: &CallHistory) -> (Ended, String) {
     let count = |kind| history.events.iter().filter(|event| event.kind == kind).count() as u64;
     let done = PER_CALL * count(EventKind::Ok);
-    let unknown = PER_CALL * (count(EventKind::Invoke) - count(EventKind::Ok) - count(EventKind::Fail));
+    let unknown =
+        PER_CALL * (count(EventKind::Invoke) - count(EventKind::Ok) - count(EventKind::Fail));
     let found = sum as u64;
     let fits = (done..=done + unknown).contains(&found) && found.is_multiple_of(PER_CALL);
     let text = format!(
@@ -165,8 +166,9 @@ fn history_of_all(files: &[PathBuf]) -> anyhow::Result<CallHistory> {
         let bytes = [whole_lines(file)?, whole_lines(&settled(file))?].concat();
         anyhow::Ok(CallHistory::read_json_lines(&bytes[..])?.events)
     };
-    let histories =
-        files.iter().map(|file| read(file).with_context(|| format!("can't read {}", file.display())));
+    let histories = files
+        .iter()
+        .map(|file| read(file).with_context(|| format!("can't read {}", file.display())));
     let mut events = merged(histories.collect::<anyhow::Result<_>>()?);
     for (index, event) in events.iter_mut().enumerate() {
         event.index = index as u64;

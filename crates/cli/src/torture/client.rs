@@ -16,11 +16,11 @@ use serried_workload::{
     Bank, ClosedLoop, Measurement, Parameters, RegisterClient, Window, Workload,
 };
 
-use super::calls::{self, CallTorture};
-use super::settling::{self, Notes};
 use super::Kind;
+use super::calls::{self, CallTorture};
 use super::lists::SharedLists;
 use super::registers::SharedRegisters;
+use super::settling::{self, Notes};
 use super::timeline::epoch_ns;
 use crate::Ended;
 use crate::load::Client;

@@ -198,10 +198,9 @@ impl Choice {
         match self {
             Choice::Bank | Choice::ListAppend | Choice::Both => "transactions committed",
             Choice::Register => "operations done",
-            Choice::BankCalls
-            | Choice::CounterCalls
-            | Choice::ListAppendCalls
-            | Choice::Calls => "calls done",
+            Choice::BankCalls | Choice::CounterCalls | Choice::ListAppendCalls | Choice::Calls => {
+                "calls done"
+            }
         }
     }
 }

@@ -36,7 +36,8 @@ impl Notes {
     /// An empty file beside the history.
     pub(super) fn create(history: &Path) -> anyhow::Result<Notes> {
         let file = notes(history);
-        let created = File::create(&file).with_context(|| format!("can't write {}", file.display()));
+        let created =
+            File::create(&file).with_context(|| format!("can't write {}", file.display()));
         Ok(Notes(Mutex::new(created?)))
     }
 

@@ -127,8 +127,7 @@ impl OpenCalls {
             return;
         }
         let (number, seed) = (client.client, client.seed);
-        let doors =
-            Doors { rate_per_s: *rate_per_s, most_open: *most_open, client: number, seed };
+        let doors = Doors { rate_per_s: *rate_per_s, most_open: *most_open, client: number, seed };
         let begin = |Arrived { process, mut random, at, late }| {
             let planned = client.workload.plan(number, &mut random);
             async move {

@@ -169,7 +169,8 @@ impl ListCalls {
 
     /// Calls that read these lists, by their numbers in a history.
     pub fn reads(keys: impl IntoIterator<Item = u64>) -> Vec<PlannedCall> {
-        let (heads, lists): (Vec<u64>, Vec<u64>) = keys.into_iter().partition(|list| list & HEAD > 0);
+        let (heads, lists): (Vec<u64>, Vec<u64>) =
+            keys.into_iter().partition(|list| list & HEAD > 0);
         let heads: Vec<u64> = heads.into_iter().map(|head| head & !HEAD).collect();
         let of_lists =
             lists.chunks(MOST_PER_CALL as usize).map(|lists| Self::plan_read(lists, &[]));

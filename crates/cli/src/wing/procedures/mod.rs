@@ -45,6 +45,10 @@ pub(crate) struct ProcedureArguments {
     /// For counter-calls: how many counters each call increments [default: 10]
     #[arg(long, value_name = "NUMBER")]
     counters_per_call: Option<u64>,
+    /// For tpcc-calls: one warehouse with this many districts, each with its rows at one partition (002 §5.4); from 1 to
+    /// 10, or a multiple of 10
+    #[arg(long, value_name = "NUMBER", conflicts_with = "warehouses")]
+    districts: Option<u64>,
     /// For list-append-calls and bank-calls: some calls have two immediate pieces, which are merged into one. Not
     /// every protocol offers this
     #[arg(long)]
@@ -67,11 +71,20 @@ impl Wing for Procedures {
     const FORMAT: &'static str = FORMAT;
 
     fn workload(arguments: &WorkloadArguments) -> anyhow::Result<Arc<dyn ProcedureWorkload>> {
-        let ProcedureArguments { counters_per_call, merged } = arguments.of_family.procedures;
+        let ProcedureArguments { counters_per_call, districts, merged } =
+            arguments.of_family.procedures;
         let TransactionArguments { warehouses, small, .. } = arguments.of_family.transactions;
         let (keys, theta) = (arguments.keys, arguments.theta);
-        let parameters =
-            ProcedureParameters { keys, theta, counters_per_call, warehouses, small, merged };
+        let parameters = ProcedureParameters {
+            keys,
+            theta,
+            counters_per_call,
+            warehouses,
+            districts,
+            small,
+            merged,
+            ..ProcedureParameters::default()
+        };
         Ok(serried_workload::named_procedures(&arguments.workload, &parameters)?)
     }
 
