@@ -13,8 +13,8 @@ Columns, of the measured part of a run:
   attempts         attempts per committed transaction
   re-exec.         re-executions per committed transaction, in its last attempt
   offered, done %, dropped %
-                   with --rate: transactions that arrived per second, and the
-                   shares of them that were done, and that were dropped because
+                   with --rate: transactions or calls that arrived per second, and
+                   the shares of them that were done, and that were dropped because
                    their client had too many open; the others failed
   late ms          with --rate: the mean time between a transaction's arrival
                    and its beginning, because the client itself was behind; it
@@ -149,7 +149,7 @@ pub(crate) fn print(rows: &[Row], json: bool) {
     let open_loop = rows.iter().any(|row| row.report.arrivals.is_some());
     let mut header = vec!["protocol", "clients"];
     if open_loop {
-        header.extend(["offered", "done %", "dropped %", "late ms"]);
+        header.extend(ARRIVALS);
     }
     header.extend([
         "txn/s", "commit %", "attempts", "re-exec.", "p50 ms", "p90 ms", "p99 ms", "p99.9 ms",
@@ -194,6 +194,9 @@ pub(crate) fn print(rows: &[Row], json: bool) {
     }
 }
 
+/// The columns of an open loop.
+const ARRIVALS: [&str; 4] = ["offered", "done %", "dropped %", "late ms"];
+
 /// What became of what arrived in an open loop.
 fn arrivals(arrivals: Option<&ArrivalReport>) -> [String; 4] {
     let Some(ArrivalReport { offered, done, dropped, offered_per_s, late_us_mean, .. }) = arrivals
@@ -210,7 +213,12 @@ fn print_operations(rows: &[Row], calls: bool) {
     let unit = |per: &str| format!("{per}{}", if calls { "call" } else { "req" });
     let rate = format!("{}/s", unit(""));
     let [cpu, messages, flushes] = ["CPU us/", "msgs/", "flushes/"].map(unit);
-    let mut header = vec!["protocol", "clients", &rate];
+    let open_loop = rows.iter().any(|row| row.report.arrivals.is_some());
+    let mut header = vec!["protocol", "clients"];
+    if open_loop {
+        header.extend(ARRIVALS);
+    }
+    header.push(&rate);
     header.extend(calls.then_some("refused"));
     header.extend(["failed", "p50 ms", "p90 ms", "p99 ms", "p99.9 ms"]);
     if rows.iter().any(|row| row.costs.is_some()) {
@@ -220,8 +228,11 @@ fn print_operations(rows: &[Row], calls: bool) {
         header.extend([&messages, "replica CPU %"]);
     }
     let lines = rows.iter().map(|Row { protocol, clients, report, costs, simulation, .. }| {
-        let mut line =
-            vec![protocol.clone(), clients.to_string(), format!("{:.0}", report.goodput_per_s)];
+        let mut line = vec![protocol.clone(), clients.to_string()];
+        if open_loop {
+            line.extend(arrivals(report.arrivals.as_ref()));
+        }
+        line.push(format!("{:.0}", report.goodput_per_s));
         line.extend(calls.then(|| report.rolled_back.to_string()));
         line.extend([
             report.failed.to_string(),

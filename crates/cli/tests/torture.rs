@@ -51,3 +51,15 @@ fn a_short_torture_of_disks_finds_damage_named_and_nothing_lost() {
     assert!(count(summary, " disks lost") > 0, "{summary}");
     assert!(count(summary, " damaged,") > 0, "{summary}");
 }
+
+#[test]
+fn a_short_torture_of_procedures_finds_that_each_call_took_effect_once() {
+    let out = torture(&["calls", "--cut-links"], "calls done");
+    for found in [
+        "bank-calls: 10 accounts hold 1000, as before",
+        "counter-calls: the counters add up to ",
+        "list-append-calls: strictly serializable: ",
+    ] {
+        assert!(out.contains(found), "{out}");
+    }
+}

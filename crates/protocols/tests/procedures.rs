@@ -114,9 +114,9 @@ impl Trial {
             theta: Some(0.5),
             counters_per_call: Some(2),
             warehouses: Some(1),
-            items: None,
             small: true,
             merged: choices.merged && P::OFFERS.merged,
+            ..ProcedureParameters::default()
         };
         let workload = named_procedures(self.workload, &parameters).unwrap();
         let mut cluster = Cluster::<P>::new(configuration);

@@ -60,6 +60,10 @@ pub(crate) enum Quantity {
     NotDelayed,
     /// The share of smart retries among attempts that don't pass, at the operating point.
     RetriedWell,
+    /// The share of a procedure's calls among all, at the highest throughput.
+    Share(&'static str),
+    /// The mean number of pieces of a procedure's calls.
+    Pieces(&'static str),
     /// Attempts from scratch after the first, for each transaction, at the operating point.
     StartedOver,
 }
@@ -150,6 +154,8 @@ impl Quantity {
             Quantity::NotDelayed => "transactions whose responses are not delayed",
             Quantity::RetriedWell => "of those that do not pass, moved by smart retry",
             Quantity::StartedOver => "attempts from scratch after the first",
+            Quantity::Share(kind) => return format!("{kind} among all calls"),
+            Quantity::Pieces(kind) => return format!("pieces of {kind}"),
             Quantity::Latency(latency) if figure.searches() => {
                 return format!("{} at the highest throughput", latency.label());
             }
@@ -169,7 +175,7 @@ impl Quantity {
         match self {
             Quantity::HighestThroughput | Quantity::OperatingPoint => Some(figure.per_s()),
             Quantity::Latency(_) | Quantity::LowLoadLatency | Quantity::LatencyAtHalf => Some("ms"),
-            Quantity::Normalized | Quantity::ReExecutions => None,
+            Quantity::Normalized | Quantity::ReExecutions | Quantity::Pieces(_) => None,
             Quantity::StartedOver => Some("for 100 transactions"),
             _ => Some("%"),
         }

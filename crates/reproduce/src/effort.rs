@@ -14,6 +14,9 @@ pub struct Effort {
     pub most_operations: u64,
     /// Whether to use fewer places on the horizontal axis.
     pub few_places: bool,
+    /// Places on the horizontal axis in place of the paper's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub places: Option<Vec<f64>>,
     /// The number of keys or warehouses, if it is not the paper's. For registers, the number of keys that each client
     /// has of its own.
     pub size: Option<u64>,

@@ -80,7 +80,7 @@ impl Engine {
     }
 
     fn tasks(&self) -> Vec<Task<'_>> {
-        let places = self.figure.places(self.effort.few_places).iter().copied().map(Some);
+        let places = self.figure.places_of(&self.effort).iter().copied().map(Some);
         let places: Vec<Vec<Option<f64>>> = match self.figure.load {
             // The rates at the places depend on the highest load.
             Load::Open(_) => vec![core::iter::once(None).chain(places).collect()],
@@ -102,7 +102,10 @@ impl Engine {
     /// The greatest number of runs of a task.
     fn most_runs(&self, task: &Task<'_>) -> usize {
         match &self.effort.search {
-            Search::Clients { counts, .. } => counts.len() * task.places.len(),
+            Search::Clients { counts, .. } => {
+                let counts = if self.figure.sets_clients() { 1 } else { counts.len() };
+                counts * task.places.len()
+            }
             Search::Rates { rates_per_s, closer, .. } => {
                 let climbing = most_runs(*closer);
                 let search = if rates_per_s.is_empty() { climbing } else { rates_per_s.len() };
@@ -121,6 +124,9 @@ impl Runs<'_> {
                 let sweep = |x: &Option<f64>| {
                     let place = task.place(*x);
                     let run = |clients| self.make(place, Demand::Clients(clients), failed);
+                    let panel = &figure.panels[task.panel];
+                    let set = figure.clients_at(panel, *x).map(|clients| vec![clients]);
+                    let counts = set.as_ref().unwrap_or(counts);
                     let (runs, saturated) = saturate(counts, *patience, run)?;
                     let saturated = figure.searches().then_some(saturated);
                     Ok(Sweep::new(figure, place, effort, (runs, saturated)))

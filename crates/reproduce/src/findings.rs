@@ -53,7 +53,7 @@ pub(crate) struct Finding {
 impl Findings {
     pub(crate) fn new(engine: &Engine, mut sweeps: Vec<Sweep>) -> Findings {
         let figure = engine.figure;
-        if figure.has_rates() {
+        if figure.has_rates() || figure.sets_clients() {
             normalize(&mut sweeps);
         }
         let was_run = |protocol: &&str| engine.protocols.iter().any(|run| run == protocol);

@@ -118,8 +118,10 @@ impl Sweep {
             Quantity::HighestThroughput => self.highest_per_s,
             Quantity::OperatingPoint => self.operating_point_per_s,
             Quantity::Normalized => self.normalized,
-            Quantity::CommitRate => Some(100.0 * transactions()?.commit_rate),
+            Quantity::CommitRate => Some(100.0 * self.at_highest()?.commit_rate()?),
             Quantity::ReExecutions => Some(transactions()?.re_executions_per_txn),
+            Quantity::Share(kind) => Some(100.0 * self.at_highest()?.calls()?.share(kind)?),
+            Quantity::Pieces(kind) => self.at_highest()?.calls()?.pieces.get(kind).copied(),
             Quantity::Latency(latency) => {
                 self.at_highest()?.latency_ms(latency.kind, latency.statistic)
             }

@@ -60,13 +60,20 @@ fn tiny_effort(figure: &Figure) -> Effort {
     }
     let (warm_up_s, measured_s, most_operations, size) = match (figure.family(), figure.name) {
         (FamilyName::Registers, _) => (0.3, 2.0, 400, 10),
+        (FamilyName::Procedures, "rococo-fig11") => (0.1, 0.5, 300, 5000),
+        (FamilyName::Procedures, _) => (0.1, 0.5, 300, 1000),
         (_, "morty-fig6") => (0.5, 3.0, 200, 1),
         (_, "ncc-fig7c") => (0.1, 0.5, 2000, 4),
         _ if figure.has_rates() => (0.1, 0.5, 2000, 5000),
         _ => (0.5, 3.0, 200, 5000),
     };
+    let places = match figure.name {
+        "rococo-fig14" => Some(vec![1.0, 2.0]),
+        "rococo-fig15" => Some(vec![1.0]),
+        _ => None,
+    };
     let deaths = effort.deaths.map(|_| Deaths { at_s: 0.5, then_s: 0.5 });
-    Effort { warm_up_s, measured_s, most_operations, size: Some(size), deaths, ..effort }
+    Effort { warm_up_s, measured_s, most_operations, size: Some(size), places, deaths, ..effort }
 }
 
 fn tiny(figure: &'static Figure, folder: &Folder, threads: usize) -> Engine {

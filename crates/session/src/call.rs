@@ -38,8 +38,8 @@ struct State<A> {
 }
 
 impl<A: Default> Awaited<A> {
-    fn new() -> Arc<Self> {
-        let state = State { answer: A::default(), is_complete: false, waker: None };
+    fn new(answer: A) -> Arc<Self> {
+        let state = State { answer, is_complete: false, waker: None };
         Arc::new(Awaited(Mutex::new(state)))
     }
 
@@ -95,9 +95,18 @@ impl<F: Family> Call<F> {
     /// the deadline. If the coordinator also answers operations that were given up, this waits for that answer. `None`
     /// then means that the operation was never passed on.
     pub(crate) async fn answer<A: Answer<F>>(self, port: &Arc<dyn Port<F>>) -> Option<A> {
+        self.answer_into(A::default(), port).await
+    }
+
+    /// As [`Call::answer`], and adds the outputs to this answer.
+    pub(crate) async fn answer_into<A: Answer<F>>(
+        self,
+        answer: A,
+        port: &Arc<dyn Port<F>>,
+    ) -> Option<A> {
         let Call { operation, give_up, answers_when_given_up, deadline } = self;
         let mut deadline = Alarm::at(port.clone(), port.now() + deadline);
-        let (awaited, mut operation) = (Awaited::<A>::new(), vec![operation]);
+        let (awaited, mut operation) = (Awaited::new(answer), vec![operation]);
         let (mut open, mut given_up) = (None, false);
         poll_fn(|cx| {
             if open.is_none()

@@ -13,7 +13,7 @@ use rand_distr::{Distribution, Exp};
 use rand_pcg::Pcg64Mcg;
 use serried_actor::Timestamp;
 use serried_history::Recorder;
-use serried_session::TransactionKeyspace;
+use serried_session::{ProcedureKeyspace, TransactionKeyspace};
 
 use crate::closed_loop::generator;
 use crate::transactor::Transactor;
@@ -55,32 +55,100 @@ impl OpenLoop {
     /// If the rate is not above 0.
     pub async fn run(self) {
         let OpenLoop { keyspace, workload, measurement, recorder, client, seed, .. } = self;
-        let mut arrivals = Arrivals::new(self.rate_per_s, keyspace.now(), seed, client);
         let transactor = Transactor { keyspace, workload, measurement, recorder };
         let Transactor { keyspace, workload, measurement, .. } = &transactor;
-        let first_process = client * self.most_open as u64;
-        let mut free: Vec<u64> = (first_process..).take(self.most_open).collect();
+        let doors = Doors { rate_per_s: self.rate_per_s, most_open: self.most_open, client, seed };
+        let begin = |Arrived { process, mut random, at, late }| {
+            let plan = workload.plan(client, &mut random);
+            serve(&transactor, process, plan, at, late)
+        };
+        doors.let_in(keyspace, measurement, begin).await;
+    }
+}
+
+/// A keyspace's time.
+pub(crate) trait Clock {
+    fn now(&self) -> Timestamp;
+    fn sleep_until(&self, at: Timestamp) -> impl Future<Output = ()> + Send + 'static;
+}
+
+impl Clock for TransactionKeyspace {
+    fn now(&self) -> Timestamp {
+        TransactionKeyspace::now(self)
+    }
+
+    fn sleep_until(&self, at: Timestamp) -> impl Future<Output = ()> + Send + 'static {
+        TransactionKeyspace::sleep_until(self, at)
+    }
+}
+
+impl Clock for ProcedureKeyspace {
+    fn now(&self) -> Timestamp {
+        ProcedureKeyspace::now(self)
+    }
+
+    fn sleep_until(&self, at: Timestamp) -> impl Future<Output = ()> + Send + 'static {
+        ProcedureKeyspace::sleep_until(self, at)
+    }
+}
+
+/// Where what arrives in an open loop comes in.
+pub(crate) struct Doors {
+    /// How many arrive per second, above 0.
+    pub(crate) rate_per_s: f64,
+    /// How many may be inside.
+    pub(crate) most_open: usize,
+    /// The number of the client.
+    pub(crate) client: u64,
+    /// The seed of the run.
+    pub(crate) seed: u64,
+}
+
+/// Something that has arrived.
+pub(crate) struct Arrived {
+    /// The process that has it, which no other has that is open.
+    pub(crate) process: u64,
+    /// To plan it with.
+    pub(crate) random: Pcg64Mcg,
+    /// When it arrived.
+    pub(crate) at: Timestamp,
+    /// How long ago that is.
+    pub(crate) late: Duration,
+}
+
+impl Doors {
+    /// Begins what arrives until the window's stop, and ends when all of it has ended. What is begun returns its process,
+    /// which can then run something else. What finds too many inside is dropped.
+    pub(crate) async fn let_in<F: Future<Output = u64>>(
+        self,
+        clock: &impl Clock,
+        measurement: &Measurement,
+        mut begin: impl FnMut(Arrived) -> F,
+    ) {
+        let Doors { rate_per_s, most_open, client, seed } = self;
+        let mut arrivals = Arrivals::new(rate_per_s, clock.now(), seed, client);
+        let first_process = client * most_open as u64;
+        let mut free: Vec<u64> = (first_process..).take(most_open).collect();
         free.reverse();
         let mut open = FuturesUnordered::new();
         loop {
-            let now = keyspace.now();
+            let now = clock.now();
             // The window may be moved in the meantime.
             let stop = measurement.window().stop;
             while arrivals.next <= now && arrivals.next < stop {
-                let (arrived, mut random) = arrivals.take();
-                let late = now.since(arrived);
+                let (at, random) = arrivals.take();
+                let late = now.since(at);
                 let Some(process) = free.pop() else {
-                    measurement.enter_arrival(arrived, late, Arrival::Dropped);
+                    measurement.enter_arrival(at, late, Arrival::Dropped);
                     continue;
                 };
-                let plan = workload.plan(client, &mut random);
-                open.push(serve(&transactor, process, plan, arrived, late));
+                open.push(begin(Arrived { process, random, at, late }));
             }
             if arrivals.next >= stop || now >= stop {
                 break;
             }
-            let is_behind = keyspace.now() >= arrivals.next;
-            let next_arrival = pin!(keyspace.sleep_until(arrivals.next));
+            let is_behind = clock.now() >= arrivals.next;
+            let next_arrival = pin!(clock.sleep_until(arrivals.next));
             if open.is_empty() {
                 next_arrival.await;
             } else if let Either::Left((Some(process), _)) = select(open.next(), next_arrival).await
@@ -88,7 +156,7 @@ impl OpenLoop {
                 free.push(process);
             }
             if is_behind {
-                // Arrivals come faster than transactions can be begun. Let other tasks run.
+                // Arrivals come faster than they can be begun. Let other tasks run.
                 step_back().await;
             }
         }

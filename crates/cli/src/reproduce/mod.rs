@@ -16,6 +16,8 @@ use crate::misuse::{MOST_CLIENTS, MOST_KEYS, MOST_SECONDS, Misuse, number, secon
 use crate::wing::registers::offers_rmws;
 use teller::Teller;
 
+/// The greatest place on a horizontal axis.
+const MOST_PLACE: f64 = 1000.0;
 /// The most simulations at the same time.
 const MOST_JOBS: usize = 1024;
 
@@ -27,7 +29,9 @@ Examples:
   serried reproduce gryff-fig7
   serried reproduce gryff-fig14 --quick --protocol epaxos
   serried reproduce ncc-fig7a --quick
-  serried reproduce ncc-fig7a --protocol mvtso --rate 20000,40000";
+  serried reproduce ncc-fig7a --protocol mvtso --rate 20000,40000
+  serried reproduce rococo-fig14 --quick --keys 10000
+  serried reproduce rococo-fig15 --places 10,20";
 
 /// Run a paper's experiment in simulation, and put the paper's numbers beside ours.
 ///
@@ -62,6 +66,10 @@ pub(crate) struct Reproduce {
     /// by commas [default: double the load from run to run until a system can't follow]
     #[arg(long, value_name = "PER SECOND", value_delimiter = ',', value_parser = number(1.0..=MOST_PER_S))]
     rate: Option<Vec<f64>>,
+    /// Places on the horizontal axis, in place of the paper's, separated by commas: for rococo-fig14 clients for each
+    /// server, for rococo-fig15 servers
+    #[arg(long, value_name = "NUMBER", value_delimiter = ',', value_parser = number(0.0..=MOST_PLACE))]
+    places: Option<Vec<f64>>,
     /// How long to measure each run, in simulated seconds
     #[arg(long, value_parser = seconds_above_0)]
     seconds: Option<f64>,
@@ -72,8 +80,8 @@ pub(crate) struct Reproduce {
     /// bounds memory, too
     #[arg(long, value_parser = number(1..=u64::MAX))]
     most_transactions: Option<u64>,
-    /// How many keys there are, or warehouses for TPC-C, instead of the paper's number; for registers, how many
-    /// each client has of its own
+    /// How many keys there are, or warehouses for TPC-C, or items for TPC-C as procedures, instead of the paper's number;
+    /// for registers, how many each client has of its own
     #[arg(long, value_parser = number(1..=MOST_KEYS))]
     keys: Option<u64>,
     #[command(flatten)]
@@ -185,8 +193,14 @@ impl Reproduce {
         (effort.warm_up_s, effort.measured_s) = self.times(effort.warm_up_s, effort.measured_s);
         effort.most_operations = self.most_transactions.unwrap_or(effort.most_operations);
         effort.size = self.keys;
+        effort.places = self.places(figure)?;
         let asked = self.clients()?;
         if let Some(asked) = &asked {
+            demand!(
+                !figure.sets_clients(),
+                "`{}` says itself how many clients there are: choose --places",
+                figure.name
+            );
             let can_be = asked.len() == 1 || figure.varies_clients();
             demand!(can_be, "`{}` has one number of --clients", figure.name);
         }
@@ -207,6 +221,21 @@ impl Reproduce {
             }
         }
         Ok(effort)
+    }
+
+    /// The places that are asked for.
+    fn places(&self, figure: &Figure) -> anyhow::Result<Option<Vec<f64>>> {
+        if let Some(places) = &self.places {
+            demand!(figure.has_places(), "`{}` has no --places", figure.name);
+            demand!(places.is_sorted(), "--places must be ascending");
+            let is_whole = places.iter().all(|place| place.fract() == 0.0 && *place >= 1.0);
+            demand!(
+                is_whole || !figure.has_whole_places(),
+                "--places of `{}` are whole numbers from 1",
+                figure.name
+            );
+        }
+        Ok(self.places.clone())
     }
 
     /// The rates that are asked for.

@@ -1,5 +1,6 @@
 //! `serried shell`: statements by hand.
 
+pub(crate) mod braces;
 mod printer;
 mod words;
 

@@ -2,7 +2,8 @@
 //!
 //! Words are separated by white space, and statements by semicolons or line ends. Between single quotes everything is
 //! literal. Between double quotes, and outside of quotes, a backslash begins an escape. Keys and values are byte strings,
-//! so there is an escape for any byte: `\xNN`. [`Quoted`] writes bytes so that they can be typed back.
+//! so there is an escape for any byte: `\xNN`. [`Quoted`] writes bytes so that they can be typed back. The inputs of a
+//! call between braces are one word, as they are typed.
 
 use std::fmt;
 use std::iter::Peekable;
@@ -74,12 +75,18 @@ pub(crate) fn statements(text: &str) -> Result<Vec<Vec<Word>>, Malformed> {
             next if next.is_whitespace() => {
                 reader.next();
             }
+            '{' if is_call(&words) => words.push(reader.braces()?),
             _ => words.push(reader.word()?),
         }
     }
     statements.push(words);
     statements.retain(|words| !words.is_empty());
     Ok(statements)
+}
+
+/// Whether the inputs of a call follow these words.
+fn is_call(words: &[Word]) -> bool {
+    matches!(words, [call, _] if call.is_bare("call"))
 }
 
 struct Reader<'a> {
@@ -110,6 +117,37 @@ impl Reader<'_> {
             }
         }
         Ok(word)
+    }
+
+    /// The inputs of a call, as they are typed, up to the brace that closes the first one.
+    fn braces(&mut self) -> Result<Word, Malformed> {
+        let column = self.column + 1;
+        let mut word = Word { bytes: Vec::new(), is_quoted: false };
+        let (mut open, mut quote) = (0, None);
+        while let Some(next) = self.next() {
+            push(next, &mut word.bytes);
+            match (quote, next) {
+                (Some(_), '\\') => {
+                    let escaped = self.next();
+                    escaped.into_iter().for_each(|escaped| push(escaped, &mut word.bytes));
+                }
+                (Some(open), close) if open == close => quote = None,
+                (None, '\'' | '"') => quote = Some(next),
+                (None, '{') => open += 1,
+                (None, '}') => open -= 1,
+                _ => {}
+            }
+            if open == 0 {
+                return Ok(word);
+            }
+        }
+        let problem = match quote {
+            Some(quote) => {
+                format!("the inputs that begin here have a quote {quote} that is not closed")
+            }
+            None => "the brace that begins here is not closed".to_string(),
+        };
+        Err(Malformed { column, problem })
     }
 
     /// The rest of a quotation, behind its opening quote.
@@ -244,6 +282,19 @@ mod tests {
             .collect();
         assert_eq!(texts, [vec!["put", "a", "x;y"], vec!["get", "a"], vec!["get", "\n"]]);
         assert_eq!(statements(" ;\n ").unwrap(), Vec::<Vec<Word>>::new());
+    }
+
+    #[test]
+    fn the_inputs_of_a_call_between_braces_are_one_word() {
+        assert_eq!(words("call p {a: 1, b: {}}"), ["call", "p", "{a: 1, b: {}}"]);
+        assert_eq!(words(r#"call p {a: "}\";", b: '"'}"#)[2], r#"{a: "}\";", b: '"'}"#);
+        let two = statements("call p {a: 1;\n} ; procedures").unwrap();
+        assert_eq!((two.len(), two[0][2].text()), (2, "{a: 1;\n}".to_string()));
+        assert_eq!(words("put k {a b"), ["put", "k", "{a", "b"], "a value is no call");
+        let open = "column 8: the brace that begins here is not closed";
+        assert_eq!(error("call p {a: {}"), open);
+        let quote = "column 8: the inputs that begin here have a quote \" that is not closed";
+        assert_eq!(error("call p {a: \"}"), quote);
     }
 
     #[test]

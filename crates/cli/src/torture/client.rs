@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::Args;
-use serried::{ConnectError, Database, RegisterOptions, TransactOptions};
-use serried_history::{Recorder, RegisterRecorder};
+use serried::{CallOptions, ConnectError, Database, Procedures, RegisterOptions, TransactOptions};
+use serried_history::{CallRecorder, Recorder, RegisterRecorder};
 use serried_model::{Registers, Transactions};
 use serried_session::{Driver, Session};
 use serried_workload::{
@@ -17,8 +17,10 @@ use serried_workload::{
 };
 
 use super::Kind;
+use super::calls::{self, CallTorture};
 use super::lists::SharedLists;
 use super::registers::SharedRegisters;
+use super::settling::{self, Notes};
 use super::timeline::epoch_ns;
 use crate::Ended;
 use crate::load::Client;
@@ -49,6 +51,9 @@ pub(crate) struct TortureClient {
     begun_ms: u64,
     #[arg(long)]
     seed: u64,
+    /// Histories of clients that were killed. Their calls of unknown outcome are settled
+    #[arg(long)]
+    settles: Vec<PathBuf>,
 }
 
 impl TortureClient {
@@ -70,6 +75,9 @@ impl TortureClient {
         let (clients, driver, measurement) = match self.workload {
             Kind::Bank | Kind::ListAppend => self.transactions(&database, file).await?,
             Kind::Register => self.registers(&database, file).await?,
+            Kind::BankCalls | Kind::CounterCalls | Kind::ListAppendCalls => {
+                self.procedures(&database, file).await?
+            }
         };
         let clients: Vec<_> = clients.into_iter().map(tokio::spawn).collect();
         let _ = stopped.await;
@@ -130,6 +138,34 @@ impl TortureClient {
     }
 }
 
+impl TortureClient {
+    /// Clients that call procedures, whose history goes into `file`.
+    async fn procedures(&self, database: &Database, file: File) -> anyhow::Result<Started> {
+        let keyspace = database.procedures(self.workload.name()).await?;
+        let keyspace = keyspace.with_options(CallOptions { deadline: DEADLINE });
+        let driver = Procedures::driver(&keyspace);
+        let recorder = CallRecorder::writing_to(file).counting_from(epoch_ns(&*driver));
+        let (recorder, notes) = (Arc::new(recorder), Arc::new(Notes::create(&self.history)?));
+        let merged = calls::merges(database, self.workload);
+        let workload = calls::workload(self.workload, merged, self.begun_ms, self.first_process);
+        calls::prepare(&keyspace, &*workload, CONNECT_WITHIN).await?;
+        let measurement = measurement(&*driver);
+        let client = |number| CallTorture {
+            procedures: keyspace.clone(),
+            workload: workload.clone(),
+            measurement: measurement.clone(),
+            recorder: recorder.clone(),
+            notes: notes.clone(),
+            process: self.first_process + number,
+            seed: self.seed,
+        };
+        let clients = (0..LOOPS).map(|number| Box::pin(client(number).run()) as Client);
+        let settling = settling::settle(keyspace.clone(), self.settles.clone());
+        let clients = clients.chain([Box::pin(settling) as Client]);
+        Ok((clients.collect(), driver, measurement))
+    }
+}
+
 /// The clients of a process, their time, and what they do.
 type Started = (Vec<Client>, Arc<dyn Driver>, Arc<Measurement>);
 
@@ -155,6 +191,6 @@ pub(super) fn workload(kind: Kind, begun_ms: u64) -> Option<Arc<dyn Workload>> {
     match kind {
         Kind::Bank => Some(Arc::new(Bank::new(&Parameters::default()))),
         Kind::ListAppend => Some(Arc::new(SharedLists::new(begun_ms))),
-        Kind::Register => None,
+        _ => None,
     }
 }

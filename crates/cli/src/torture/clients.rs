@@ -9,8 +9,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::Context;
 use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
+use serried_model::FamilyName;
 
 use super::client::LOOPS;
+use super::settling::settled;
 use super::{Kind, TICK, Torture};
 
 pub(super) struct Clients {
@@ -29,6 +31,9 @@ pub(super) struct Clients {
 struct Running {
     kind: Kind,
     process: Child,
+    history: PathBuf,
+    /// The histories of killed clients, whose calls of unknown outcome it settles.
+    settles: Vec<PathBuf>,
 }
 
 /// A history that is still being written.
@@ -36,6 +41,8 @@ struct Followed {
     kind: Kind,
     file: PathBuf,
     counted: u64,
+    /// Whether it has only the ends of calls that another client has settled.
+    settled: bool,
 }
 
 /// What all histories contain so far.
@@ -73,15 +80,16 @@ impl Clients {
         };
         for kind in torture.workload.kinds() {
             for _ in 0..torture.clients {
-                let started = clients.spawn(*kind)?;
+                let started = clients.spawn(*kind, Vec::new())?;
                 clients.running.push(started);
             }
         }
         Ok(clients)
     }
 
-    fn spawn(&mut self, kind: Kind) -> anyhow::Result<Running> {
-        let number = self.histories.len() as u64;
+    /// Starts a client that settles the calls of these histories.
+    fn spawn(&mut self, kind: Kind, settles: Vec<PathBuf>) -> anyhow::Result<Running> {
+        let number = self.histories.iter().filter(|history| !history.settled).count() as u64;
         let file = self.folder.join(format!("client-{number}.jsonl"));
         let log = File::create(file.with_extension("log"))
             .with_context(|| format!("can't write to {}", self.folder.display()))?;
@@ -91,10 +99,15 @@ impl Clients {
         command.arg("--first-process").arg((number * LOOPS).to_string());
         command.arg("--begun-ms").arg(self.begun_ms.to_string());
         command.arg("--seed").arg(self.seed.to_string());
+        for history in &settles {
+            command.arg("--settles").arg(history);
+        }
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(log);
         let process = command.spawn().context("can't start a client")?;
-        self.histories.push(Followed { kind, file, counted: 0 });
-        Ok(Running { kind, process })
+        let follow = |file, settled| Followed { kind, file, counted: 0, settled };
+        self.histories.push(follow(file.clone(), false));
+        self.histories.extend(settles.iter().map(|killed| follow(settled(killed), true)));
+        Ok(Running { kind, process, history: file, settles })
     }
 
     /// How many were killed so far.
@@ -104,7 +117,8 @@ impl Clients {
 
     /// The histories of all clients of `kind`.
     pub(super) fn histories(&self, kind: Kind) -> Vec<PathBuf> {
-        let of_kind = self.histories.iter().filter(|history| history.kind == kind);
+        let of_kind = self.histories.iter();
+        let of_kind = of_kind.filter(|history| history.kind == kind && !history.settled);
         of_kind.map(|history| history.file.clone()).collect()
     }
 
@@ -129,7 +143,18 @@ impl Clients {
         process.kill().context("can't kill a client")?;
         process.wait()?;
         self.kills += 1;
-        self.running[victim] = self.spawn(self.running[victim].kind)?;
+        let Running { kind, history, settles, .. } = &self.running[victim];
+        let mut unsettled = Vec::new();
+        if kind.family() == FamilyName::Procedures {
+            unsettled.extend(settles.iter().filter(|killed| !settled(killed).exists()).cloned());
+            unsettled.push(history.clone());
+            // What it has settled is still followed, and what it has not is followed again.
+            let settles = unsettled.clone();
+            self.histories.retain(|of| {
+                !of.settled || !settles.iter().any(|killed| settled(killed) == of.file)
+            });
+        }
+        self.running[victim] = self.spawn(*kind, unsettled)?;
         Ok(())
     }
 

@@ -1,5 +1,7 @@
 //! `serried torture`: kills real processes at random, and checks that nothing acknowledged is lost.
 
+mod call_verdict;
+mod calls;
 mod client;
 mod clients;
 mod damage;
@@ -8,6 +10,7 @@ mod lists;
 mod nodes;
 mod probe;
 mod registers;
+mod settling;
 mod timeline;
 mod verdict;
 
@@ -53,7 +56,8 @@ const MOST_KILL_WITHIN_MS: u64 = 3_600_000;
 /// between nodes. A node whose data was deleted or damaged counts as failed until it has rejoined. At the end it
 /// restarts everything, reads all data, and checks the history of all clients together against what the protocol
 /// promises. Every acknowledged append must be in the lists, and the bank's total must be unchanged. The last reads of
-/// registers are part of their history.
+/// registers are part of their history. Of calls of procedures, each acknowledged one must have taken effect exactly
+/// once; how calls of unknown outcome ended is asked for.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -61,6 +65,7 @@ Examples:
   serried torture --seconds 600 --protocol ncc --workload bank
   serried torture --seconds 60 --nodes 5 --durability buffered --workload list-append --seed 7
   serried torture --seconds 600 --workload register --thrifty
+  serried torture --seconds 600 --workload calls --protocol rococo
   serried torture --seconds 600 --all-at-once --lose-disks --damage --cut-links")]
 pub(crate) struct Torture {
     /// How long to go on killing, in seconds, and up to two minutes longer until each kind of fault that was asked for has
@@ -79,7 +84,8 @@ pub(crate) struct Torture {
     /// What clients do
     #[arg(long, value_enum, default_value = "both")]
     workload: Choice,
-    /// The protocol of the keyspaces [default: morty; for register the first that has read-modify-writes]
+    /// The protocol of the keyspaces [default: morty; for register the first that has read-modify-writes;
+    /// for calls the first of procedures]
     #[arg(long, value_parser = protocols())]
     protocol: Option<String>,
     /// For register: send requests to no more replicas than a quorum, and to the others only if one of
@@ -121,6 +127,11 @@ enum Choice {
     /// bank and list-append
     Both,
     Register,
+    BankCalls,
+    CounterCalls,
+    ListAppendCalls,
+    /// bank-calls, counter-calls and list-append-calls
+    Calls,
 }
 
 /// What happens to the processes and their links.
@@ -138,6 +149,9 @@ pub(crate) enum Kind {
     Bank,
     ListAppend,
     Register,
+    BankCalls,
+    CounterCalls,
+    ListAppendCalls,
 }
 
 impl Kind {
@@ -147,6 +161,9 @@ impl Kind {
             Kind::Bank => "bank",
             Kind::ListAppend => "list-append",
             Kind::Register => "register",
+            Kind::BankCalls => "bank-calls",
+            Kind::CounterCalls => "counter-calls",
+            Kind::ListAppendCalls => "list-append-calls",
         }
     }
 
@@ -155,6 +172,7 @@ impl Kind {
         match self {
             Kind::Bank | Kind::ListAppend => FamilyName::Transactions,
             Kind::Register => FamilyName::Registers,
+            Kind::BankCalls | Kind::CounterCalls | Kind::ListAppendCalls => FamilyName::Procedures,
         }
     }
 }
@@ -166,6 +184,10 @@ impl Choice {
             Choice::ListAppend => &[Kind::ListAppend],
             Choice::Both => &[Kind::Bank, Kind::ListAppend],
             Choice::Register => &[Kind::Register],
+            Choice::BankCalls => &[Kind::BankCalls],
+            Choice::CounterCalls => &[Kind::CounterCalls],
+            Choice::ListAppendCalls => &[Kind::ListAppendCalls],
+            Choice::Calls => &[Kind::BankCalls, Kind::CounterCalls, Kind::ListAppendCalls],
         }
     }
 }
@@ -174,8 +196,11 @@ impl Choice {
     /// What is counted at the end.
     fn done(self) -> &'static str {
         match self {
+            Choice::Bank | Choice::ListAppend | Choice::Both => "transactions committed",
             Choice::Register => "operations done",
-            _ => "transactions committed",
+            Choice::BankCalls | Choice::CounterCalls | Choice::ListAppendCalls | Choice::Calls => {
+                "calls done"
+            }
         }
     }
 }

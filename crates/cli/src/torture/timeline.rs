@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use rustix::time::{ClockId, clock_gettime};
-use serried_history::{Event, EventKind, RegisterEvent};
+use serried_history::{CallEvent, Event, EventKind, RegisterEvent};
 
 use serried_session::Driver;
 
@@ -28,6 +28,16 @@ impl Timed for Event {
 }
 
 impl Timed for RegisterEvent {
+    fn time_ns(&self) -> u64 {
+        self.time_ns
+    }
+
+    fn begins(&self) -> bool {
+        self.kind == EventKind::Invoke
+    }
+}
+
+impl Timed for CallEvent {
     fn time_ns(&self) -> u64 {
         self.time_ns
     }

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use serried::{Database, TransactionKeyspace, Version};
 use serried_history::{Event, EventKind, History, MicroOperation, ReadResult};
-use serried_model::Guarantee;
+use serried_model::{FamilyName, Guarantee};
 use serried_workload::{Plan, Workload};
 
 use super::client::{connect, workload};
 use super::timeline::merged;
-use super::{Kind, TICK, registers};
+use super::{Kind, TICK, call_verdict, registers};
 use crate::Ended;
 use crate::wing::transactions::judge_transactions;
 use serried_protocols::info;
@@ -28,6 +28,9 @@ pub(super) async fn judge(
     within: Duration,
 ) -> anyhow::Result<(Ended, String)> {
     let database = connect(&format!("serried://{}", addresses.join(",")), within).await?;
+    if kind.family() == FamilyName::Procedures {
+        return call_verdict::judge(kind, &database, files, within).await;
+    }
     let Some(workload) = workload(kind, 0) else {
         return registers::judge(&database, files, within).await;
     };

@@ -117,7 +117,7 @@ pub(crate) trait Wing: Session + Registered {
     fn check_load(workload: &Self::Workload, arguments: &LoadArguments) -> anyhow::Result<()> {
         demand!(
             arguments.open_loop.rate.is_none(),
-            "--rate is for workloads of transactions, and `{}` is one of {}",
+            "--rate is for workloads of transactions and procedures, and `{}` is one of {}",
             Self::name(workload),
             Self::NAME
         );

@@ -71,6 +71,10 @@ pub(crate) const TABLE: &[(&str, How)] = &[
         "serried shell serried://127.0.0.1:7400 --keyspace shop -e 'call sell item=7 count=2'",
         How::Not(PROCEDURES),
     ),
+    (
+        "serried shell serried://127.0.0.1:7400 --keyspace shop -e 'call sell {item: 7, count: 2}'",
+        How::Not(PROCEDURES),
+    ),
     // The demo and benchmarks of clusters of their own.
     (
         "cargo run --release -- demo",
@@ -143,6 +147,12 @@ pub(crate) const TABLE: &[(&str, How)] = &[
         How::Shorter("serried bench tpcc-calls --clients 2 --seconds 0.2 --warm-up 0"),
     ),
     (
+        "serried bench tpcc-calls --districts 30 --clients 4 --rate 500",
+        How::Shorter(
+            "serried bench tpcc-calls --small --districts 30 --clients 4 --rate 500 --seconds 0.2 --warm-up 0",
+        ),
+    ),
+    (
         "serried sim f1 --geo lan --replicas 1 --partitions 8 --cores 1 --clients 8 --rate 20000",
         How::Shorter(
             "serried sim f1 --geo lan --replicas 1 --partitions 8 --cores 1 --clients 8 --rate 20000 --seconds 0.05 --warm-up 0",
@@ -197,6 +207,12 @@ pub(crate) const TABLE: &[(&str, How)] = &[
         "serried reproduce ncc-fig7a --quick",
         How::Shorter("serried reproduce ncc-fig7a --quick --rate 1000 --seconds 0.1 --warm-up 0"),
     ),
+    (
+        "serried reproduce rococo-fig14 --quick --places 1,20",
+        How::Shorter(
+            "serried reproduce rococo-fig14 --quick --places 1,2 --keys 20 --seconds 0.1 --warm-up 0",
+        ),
+    ),
     // Tortures.
     ("serried torture --seconds 600", How::Shorter("serried torture --seconds 2")),
     (
@@ -208,6 +224,10 @@ pub(crate) const TABLE: &[(&str, How)] = &[
     (
         "serried torture --seconds 600 --workload register --protocol gryff",
         How::Shorter("serried torture --seconds 2 --workload register --protocol gryff"),
+    ),
+    (
+        "serried torture --seconds 600 --workload calls --protocol rococo",
+        How::Shorter("serried torture --seconds 2 --workload calls --protocol rococo"),
     ),
     // The cluster of three processes.
     ("serried serve --config node-0.toml --metrics 127.0.0.1:9400", How::Node(0)),

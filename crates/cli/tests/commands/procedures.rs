@@ -127,12 +127,22 @@ fn procedures_are_added_called_and_removed_at_a_running_cluster() {
         "{}",
         err(&refused)
     );
+    let wanted = "{\"result\":\"done\",\"results\":{\"left\":[1,0]}}\n";
+    assert_eq!(good(shell("call look {items: [7, 8]}", &["--json"])), wanted);
     let looked = shell(r#"call look '{"items": [7, 8]}'"#, &["--json"]);
-    assert_eq!(good(looked), "{\"result\":\"done\",\"results\":{\"left\":[1,0]}}\n");
+    assert_eq!(good(looked), wanted);
     for (statement, wrong) in [
         (
             "call buy",
             "there is no procedure `buy` in version 2 of the set; there are `fill`, `sell`, `look`",
+        ),
+        (
+            "call sell {item: 7, count: }",
+            "line 1, column 18 of the inputs: wanted a value, found `}`",
+        ),
+        (
+            "call sell {item: 7, count: 'x'}",
+            "the inputs of `sell`: `count`: wanted int, found \"x\"",
         ),
         ("call sell item=7", "the inputs of `sell`: `count` is missing: item (int), count (int)"),
         ("call sell item=x count=1", "the inputs of `sell`: `item`: wanted int, found \"x\""),
@@ -200,4 +210,49 @@ fn a_keyspace_of_procedures_is_measured_again_and_again() {
         let row: Value = serde_json::from_str(&out(&output)).expect("one line of JSON");
         assert_eq!(row["verdict"], "strictly serializable", "{row}");
     }
+}
+
+#[test]
+fn calls_arrive_in_an_open_loop() {
+    let output = serried(&[
+        "sim",
+        "counter-calls",
+        "--geo",
+        "lan",
+        "--clients",
+        "2",
+        "--rate",
+        "1000",
+        "--most-open",
+        "4",
+        "--seconds",
+        "0.3",
+        "--warm-up",
+        "1",
+        "--check",
+        "--json",
+    ]);
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    let row: Value = serde_json::from_str(&out(&output)).expect("one line of JSON");
+    let count = |name: &str| row["arrivals"][name].as_u64().expect("a number");
+    assert_eq!(count("offered"), count("done") + count("failed") + count("dropped"));
+    assert!((220..380).contains(&count("offered")) && count("done") > 200, "{row}");
+    assert_eq!(row["verdict"], "consistent", "{row}");
+    let flood = serried(&[
+        "sim",
+        "counter-calls",
+        "--geo",
+        "lan",
+        "--clients",
+        "1",
+        "--rate",
+        "100000",
+        "--most-open",
+        "2",
+        "--seconds",
+        "0.05",
+        "--warm-up",
+        "1",
+    ]);
+    assert!(out(&flood).contains("offered  done %  dropped %  late ms  call/s"), "{}", out(&flood));
 }

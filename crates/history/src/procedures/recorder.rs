@@ -12,6 +12,8 @@ use crate::{CallEvent, CallHistory, EventKind};
 #[derive(Debug, Default)]
 pub struct CallRecorder {
     events: EventLog<CallEvent>,
+    /// Added to all times.
+    epoch_ns: u64,
 }
 
 /// How a call ended.
@@ -44,18 +46,24 @@ impl CallRecorder {
 
     /// An empty recorder with room for this many events.
     pub fn with_capacity(events: usize) -> Self {
-        CallRecorder { events: EventLog::with_capacity(events) }
+        CallRecorder { events: EventLog::with_capacity(events), epoch_ns: 0 }
     }
 
     /// A recorder that keeps nothing in memory. It writes each event to `out` as one line of JSON, before the call that
     /// records it returns. Recording panics if `out` fails.
     pub fn writing_to(out: impl Write + Send + 'static) -> Self {
-        CallRecorder { events: EventLog::writing_to(out) }
+        CallRecorder { events: EventLog::writing_to(out), epoch_ns: 0 }
+    }
+
+    /// Adds `epoch_ns` to all times, so that they can be compared with the times of other processes.
+    pub fn counting_from(self, epoch_ns: u64) -> Self {
+        CallRecorder { epoch_ns, ..self }
     }
 
     /// Records that `process` has begun a call that appends these elements to these lists. The process must have no
     /// other open call.
     pub fn invoke(&self, process: u64, time_ns: u64, procedure: &str, appends: Vec<(u64, u64)>) {
+        let time_ns = self.epoch_ns + time_ns;
         self.events.push(event(EventKind::Invoke, process, time_ns, procedure, appends));
     }
 
@@ -68,7 +76,7 @@ impl CallRecorder {
         appends: Vec<(u64, u64)>,
         end: CallEnd,
     ) {
-        let event = event(EventKind::Ok, process, time_ns, procedure, appends);
+        let event = event(EventKind::Ok, process, self.epoch_ns + time_ns, procedure, appends);
         self.events.push(match end {
             CallEnd::Done { reads } => CallEvent { reads, ..event },
             CallEnd::Refused(why) => {

@@ -6,7 +6,7 @@ mod shown;
 use serried_model::FamilyName;
 
 pub(crate) use set_up::{
-    Layout, Load, Open, Panel, Parameter, Servers, Swept, System, Transactions, Work,
+    Calls, Layout, Load, Open, Panel, Parameter, Servers, Swept, System, Transactions, Work,
 };
 pub(crate) use shown::{Latency, Plot, Statistic, plural};
 
@@ -87,7 +87,9 @@ impl Figure {
     /// Its title.
     pub fn title(&self) -> String {
         let Figure { number, paper, section, .. } = self;
-        format!("Figure {number} of {} ({} §{section})", paper.name, paper.number)
+        // A table is called so.
+        let what = if number.starts_with(char::is_numeric) { "Figure " } else { "" };
+        format!("{what}{number} of {} ({} §{section})", paper.name, paper.number)
     }
 
     /// The family of its keyspaces.
@@ -95,6 +97,7 @@ impl Figure {
         match self.work {
             Work::Transactions(_) => FamilyName::Transactions,
             Work::Registers { .. } => FamilyName::Registers,
+            Work::Procedures(_) => FamilyName::Procedures,
         }
     }
 
@@ -111,7 +114,7 @@ impl Figure {
     /// Whether its clients do read-modify-writes on registers.
     pub fn modifies(&self) -> bool {
         match self.work {
-            Work::Transactions(_) => false,
+            Work::Transactions(_) | Work::Procedures(_) => false,
             Work::Registers { shares, .. } => 1.0 - shares.reads - shares.writes > 1e-9,
         }
     }
@@ -121,12 +124,49 @@ impl Figure {
         match self.work {
             Work::Transactions(_) => "txn/s",
             Work::Registers { .. } => "op/s",
+            Work::Procedures(_) => "call/s",
         }
     }
 
     /// Whether it shows more than one client count.
     pub fn varies_clients(&self) -> bool {
         matches!(self.load, Load::Closed { clients, .. } if clients.full.len() > 1)
+    }
+
+    /// Whether its places or panels say how many clients there are.
+    pub fn sets_clients(&self) -> bool {
+        let sets =
+            |panel: &Panel| panel.sets.is_some_and(|(set, _)| set == Parameter::ClientsPerServer);
+        self.swept.is_some_and(|swept| swept.parameter == Parameter::ClientsPerServer)
+            || self.panels.iter().any(sets)
+    }
+
+    /// How many servers there are at a place of a panel.
+    pub(crate) fn servers_at(&self, panel: &Panel, x: Option<f64>) -> u16 {
+        let servers = self.value(Parameter::Servers, panel, x);
+        servers.map_or(self.servers.partitions, |servers| servers as u16)
+    }
+
+    /// How many clients there are at a place of a panel, if the place or the panel says so.
+    pub(crate) fn clients_at(&self, panel: &Panel, x: Option<f64>) -> Option<usize> {
+        let of_each = self.value(Parameter::ClientsPerServer, panel, x)?;
+        Some(of_each as usize * usize::from(self.servers_at(panel, x)))
+    }
+
+    /// Whether its places are numbers of things, such as servers.
+    pub fn has_whole_places(&self) -> bool {
+        self.swept.is_some_and(|swept| {
+            use Parameter::{ClientsPerServer, Cores, CountersPerCall, Servers, SubRequests};
+            matches!(
+                swept.parameter,
+                Cores | SubRequests | Servers | ClientsPerServer | CountersPerCall
+            )
+        })
+    }
+
+    /// Whether it has places on a horizontal axis.
+    pub fn has_places(&self) -> bool {
+        self.swept.is_some()
     }
 
     /// Whether its clients offer a set load in open loops.
@@ -152,8 +192,8 @@ impl Figure {
         };
         let kills = self.swept.is_some_and(|swept| swept.parameter == Parameter::RecoveryAfter);
         let deaths = deaths.filter(|_| kills);
-        let (few_places, size) = (quick, None);
-        Effort { warm_up_s, measured_s, most_operations, few_places, size, search, deaths }
+        let (few_places, places, size) = (quick, None, None);
+        Effort { warm_up_s, measured_s, most_operations, few_places, places, size, search, deaths }
     }
 
     /// How many transactions or operations end a run; see [`Effort::most_operations`].
@@ -164,9 +204,14 @@ impl Figure {
         }
     }
 
-    /// The places on its horizontal axis.
+    /// The paper's places on its horizontal axis, all or a few.
     pub(crate) fn places(&self, few: bool) -> &'static [f64] {
         self.swept.map_or(&[], |swept| swept.places.get(few))
+    }
+
+    /// The places that are run.
+    pub(crate) fn places_of<'e>(&self, effort: &'e Effort) -> &'e [f64] {
+        effort.places.as_deref().unwrap_or(self.places(effort.few_places))
     }
 
     /// The value of a parameter at a place of a panel, if the place or the panel has one.

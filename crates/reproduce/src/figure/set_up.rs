@@ -15,6 +15,22 @@ pub(crate) enum Work {
         /// The shares of reads and writes; the rest are read-modify-writes.
         shares: Shares,
     },
+    /// Calls of procedures.
+    Procedures(Calls),
+}
+
+/// A workload of procedures.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Calls {
+    pub(crate) workload: &'static str,
+    /// The number of counters, or of TPC-C's items.
+    pub(crate) size: u64,
+    /// How many districts TPC-C has for each server, all in one warehouse. 0 for other workloads.
+    pub(crate) districts_per_server: u64,
+    /// How many customers a district has.
+    pub(crate) customers: u32,
+    /// Whether the pieces of calls are counted. This takes time and memory.
+    pub(crate) counts_pieces: bool,
 }
 
 /// A workload of transactions.
@@ -92,6 +108,14 @@ pub(crate) enum Parameter {
     Writes,
     /// Operations in a request.
     SubRequests,
+    /// How many servers there are, each with a partition.
+    Servers,
+    /// Clients for each server.
+    ClientsPerServer,
+    /// How many counters a call increments.
+    CountersPerCall,
+    /// How long making a log durable takes, in milliseconds.
+    FlushMs,
     /// All clients die. This is the time in seconds after which others finish their transactions.
     RecoveryAfter,
 }

@@ -1,5 +1,6 @@
 //! The result of one run.
 
+mod procedures;
 mod registers;
 mod transactions;
 
@@ -7,6 +8,7 @@ use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use procedures::CallsMeasured;
 pub(crate) use registers::{KindMeasured, REQUEST, RegistersMeasured, quantiles};
 pub(crate) use transactions::{OfKind, OpenMeasured, TransactionsMeasured};
 
@@ -17,12 +19,13 @@ use crate::figure::Statistic;
 #[serde(transparent)]
 pub struct Measured(pub(crate) OfFamily);
 
-/// The result of a run of either family.
+/// The result of a run of any family.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum OfFamily {
     Transactions(TransactionsMeasured),
     Registers(RegistersMeasured),
+    Procedures(CallsMeasured),
 }
 
 /// The numbers that every run has.
@@ -59,6 +62,7 @@ impl Measured {
         match &self.0 {
             OfFamily::Transactions(run) => run,
             OfFamily::Registers(run) => run,
+            OfFamily::Procedures(run) => run,
         }
     }
 
@@ -86,15 +90,32 @@ impl Measured {
     pub(crate) fn transactions(&self) -> Option<&TransactionsMeasured> {
         match &self.0 {
             OfFamily::Transactions(run) => Some(run),
+            _ => None,
+        }
+    }
+
+    /// The result, if it is one of calls.
+    pub(crate) fn calls(&self) -> Option<&CallsMeasured> {
+        match &self.0 {
+            OfFamily::Procedures(run) => Some(run),
+            _ => None,
+        }
+    }
+
+    /// What took effect, per attempt. `None` for registers, which have no attempts.
+    pub(crate) fn commit_rate(&self) -> Option<f64> {
+        match &self.0 {
+            OfFamily::Transactions(run) => Some(run.commit_rate),
             OfFamily::Registers(_) => None,
+            OfFamily::Procedures(run) => Some(run.commit_rate),
         }
     }
 
     /// The result, if it is one of operations on registers.
     pub(crate) fn registers(&self) -> Option<&RegistersMeasured> {
         match &self.0 {
-            OfFamily::Transactions(_) => None,
             OfFamily::Registers(run) => Some(run),
+            _ => None,
         }
     }
 

@@ -1,14 +1,18 @@
 //! One run of a figure: what determines its result, and how it is made.
 
 mod deaths;
+
+mod procedures;
 mod registers;
 mod stretch;
 mod terminal;
 mod transactions;
+mod watched;
 
 use serde::Serialize;
 
 pub(crate) use deaths::SLOT;
+use procedures::CallPoint;
 use registers::RegisterPoint;
 use transactions::TransactionPoint;
 
@@ -22,6 +26,7 @@ use crate::{Costs, Effort, Error, Figure, Measured};
 pub(crate) enum Point {
     Transactions(TransactionPoint),
     Registers(RegisterPoint),
+    Procedures(CallPoint),
 }
 
 /// The setting that a point is made from.
@@ -55,6 +60,7 @@ impl Point {
             Work::Registers { workload, shares } => {
                 Point::Registers(RegisterPoint::new(setting, workload, shares, demand))
             }
+            Work::Procedures(work) => Point::Procedures(CallPoint::new(setting, work, demand)),
         }
     }
 
@@ -63,6 +69,7 @@ impl Point {
         match self {
             Point::Transactions(point) => point.file(),
             Point::Registers(point) => point.file(),
+            Point::Procedures(point) => point.file(),
         }
     }
 
@@ -71,6 +78,7 @@ impl Point {
         match self {
             Point::Transactions(point) => Ok(Measured(OfFamily::Transactions(point.run()?))),
             Point::Registers(point) => Ok(Measured(OfFamily::Registers(point.run()?))),
+            Point::Procedures(point) => Ok(Measured(OfFamily::Procedures(point.run()?))),
         }
     }
 }

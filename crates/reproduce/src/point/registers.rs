@@ -164,7 +164,8 @@ impl Visitor<serried_model::Registers> for Run<'_> {
     }
 }
 
-fn kinds(measurement: &Measurement, report: &Report) -> Vec<KindMeasured> {
+/// Operations by kind, and whole requests.
+pub(super) fn kinds(measurement: &Measurement, report: &Report) -> Vec<KindMeasured> {
     let quantiles = quantiles();
     let ms = |us: Vec<u64>| us.into_iter().map(|us| us as f64 / 1e3).collect();
     let kind = |kind: &str, count: u64, mean_us: f64, us: Option<Vec<u64>>| KindMeasured {

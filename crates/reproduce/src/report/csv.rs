@@ -45,7 +45,7 @@ fn line(
         cell(run.offered_per_s()),
         is_highest.to_string(),
         summary.per_s.to_string(),
-        cell(transactions.map(|run| run.commit_rate)),
+        cell(run.commit_rate()),
         cell(transactions.map(|run| run.re_executions_per_txn)),
         cell(run.dropped()),
         kind.unwrap_or_default().to_string(),

@@ -1,13 +1,14 @@
 //! The contents of a figure's page.
 
+use serried_model::FamilyName;
 use serried_sim::CostModel;
 
 use super::chart::{Chart, STYLES};
 use super::text::Table;
 use crate::effort::Search;
-use crate::figure::{Load, Parameter, Servers, Work, is_known};
+use crate::figure::{Calls, Load, Parameter, Servers, Work, is_known};
 use crate::findings::Finding;
-use crate::{Costs, Findings};
+use crate::{Costs, Effort, Findings};
 
 /// The contents of a figure's page.
 pub(super) struct Page {
@@ -72,6 +73,10 @@ impl Parameter {
             Parameter::Conflicts => "conflicts",
             Parameter::Writes => "writes",
             Parameter::SubRequests => "sub-requests",
+            Parameter::Servers => "servers",
+            Parameter::ClientsPerServer => "clients/server",
+            Parameter::CountersPerCall => "counters",
+            Parameter::FlushMs => "log flush ms",
             Parameter::RecoveryAfter => "timeout s",
         }
     }
@@ -84,6 +89,10 @@ impl Parameter {
             Parameter::Conflicts => "conflicts, %",
             Parameter::Writes => "writes, %",
             Parameter::SubRequests => "sub-requests",
+            Parameter::Servers => "servers",
+            Parameter::ClientsPerServer => "clients per server",
+            Parameter::CountersPerCall => "counters per call",
+            Parameter::FlushMs => "time to make a log durable, ms",
             Parameter::RecoveryAfter => "timeout, s",
         }
     }
@@ -126,6 +135,7 @@ fn set_up(findings: &Findings) -> String {
                 open.most_open
             )
         }
+        _ if figure.family() == FamilyName::Procedures => "clients in closed loops".to_string(),
         _ => "clients at each site in closed loops".to_string(),
     };
     let (requests, done) = match figure.work {
@@ -134,6 +144,7 @@ fn set_up(findings: &Findings) -> String {
             (format!("random exponential backoff up to {most_s} s"), "transactions")
         }
         Work::Registers { .. } => ("thrifty messages".to_string(), "operations"),
+        Work::Procedures(work) => (of_calls(work, effort), "calls"),
     };
     format!(
         "Simulated in {}: {partitions} of {replicas} with {cores}, {clients}, {requests}. Each run warms up for \
@@ -146,6 +157,18 @@ fn set_up(findings: &Findings) -> String {
         costs(findings.costs),
         findings.seed
     )
+}
+
+/// The size of a workload of procedures, in words.
+fn of_calls(work: Calls, effort: &Effort) -> String {
+    let size = effort.size.unwrap_or(work.size);
+    match work.districts_per_server {
+        0 => format!("{size} counters"),
+        districts => format!(
+            "one warehouse with {districts} districts for each partition, {} customers in each and {size} items",
+            work.customers
+        ),
+    }
 }
 
 /// A number with its noun.

@@ -34,7 +34,7 @@ impl Findings {
                 vec![self.distribution(panel, kind, false), self.distribution(panel, kind, true)]
             }
             Plot::OverTime => {
-                let places = self.figure.places(self.effort.few_places);
+                let places = self.figure.places_of(&self.effort);
                 places.iter().map(|x| self.over_time(panel, *x)).collect()
             }
         }

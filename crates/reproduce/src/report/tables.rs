@@ -88,7 +88,7 @@ impl Findings {
             cell("in the end/s", thousands(sweep.dip.map(|dip| dip.in_the_end_per_s))),
             cell("clients", number(summary.map(|run| run.clients as f64), 0)),
             cell("offered/s", thousands(run.and_then(Measured::offered_per_s))),
-            cell("commit %", percent(transactions.map(|run| run.commit_rate))),
+            cell("commit %", percent(run.and_then(Measured::commit_rate))),
             cell("re-exec.", number(transactions.map(|run| run.re_executions_per_txn), 2)),
             cell("dropped %", percent(run.and_then(Measured::dropped))),
             cell(
@@ -125,7 +125,6 @@ impl Findings {
         let summary = run.summary();
         let latency = |statistic| number(run.latency_ms(kind, statistic), 2);
         let quantile = |quantile| latency(Statistic::Quantile(quantile));
-        let committed = run.transactions().map(|run| run.commit_rate);
         let mut row = self.place(sweep.label, sweep.x);
         row.extend([
             cell("protocol", sweep.protocol.clone()),
@@ -134,12 +133,14 @@ impl Findings {
             cell(self.figure.per_s(), thousands(Some(summary.per_s))),
             cell("operation", kind.unwrap_or("-").to_string()),
             cell("of kind/s", thousands(kind.map(|kind| run.per_s(Some(kind))))),
+            cell("share %", percent(kind.and_then(|kind| run.calls()?.share(kind)))),
+            cell("pieces", number(kind.and_then(|kind| run.calls()?.pieces.get(kind).copied()), 2)),
             cell("mean ms", latency(Statistic::Mean)),
             cell("p50 ms", quantile(0.5)),
             cell("p90 ms", quantile(0.9)),
             cell("p99 ms", quantile(0.99)),
             cell("p99.9 ms", quantile(0.999)),
-            cell("commit %", percent(committed)),
+            cell("commit %", percent(run.commit_rate())),
             cell("dropped %", percent(run.dropped())),
             cell("failed", summary.failed.to_string()),
             cell("msgs", number(Some(summary.messages_each), 1)),

@@ -66,12 +66,17 @@ struct Calling {
     /// The id of the call, once it has one.
     id: Option<Version>,
     outcome: Option<Outcome>,
+    /// Is told of the id.
+    noted: Option<Box<dyn Fn(Version) + Send>>,
 }
 
 impl Answer<Procedures> for Calling {
     fn take_in(&mut self, output: Output) -> bool {
         match output {
-            Output::Began(id) => self.id = Some(id),
+            Output::Began(id) => {
+                self.id = Some(id);
+                self.noted.iter().for_each(|noted| noted(id));
+            }
             Output::Outcome(outcome) => self.outcome = Some(outcome),
             Output::Registered(_) | Output::Set(..) => {}
         }
@@ -133,7 +138,31 @@ impl ProcedureKeyspace {
         procedure: &str,
         inputs: impl Into<Vec<Datum>>,
     ) -> Result<Results, CallError> {
-        let inputs: Vec<Datum> = inputs.into();
+        self.call_into(Calling::default(), procedure, inputs.into()).await
+    }
+
+    /// As [`ProcedureKeyspace::call`], and tells `noted` the call's id as soon as it has one, or has another one. A program
+    /// that writes it down can ask for the [outcome](ProcedureKeyspace::outcome) after it has died. `noted` must not use the
+    /// keyspace.
+    ///
+    /// # Errors
+    /// As [`ProcedureKeyspace::call`].
+    pub async fn call_noted(
+        &self,
+        procedure: &str,
+        inputs: impl Into<Vec<Datum>>,
+        noted: impl Fn(Version) + Send + 'static,
+    ) -> Result<Results, CallError> {
+        let calling = Calling { noted: Some(Box::new(noted)), ..Calling::default() };
+        self.call_into(calling, procedure, inputs.into()).await
+    }
+
+    async fn call_into(
+        &self,
+        calling: Calling,
+        procedure: &str,
+        inputs: Vec<Datum>,
+    ) -> Result<Results, CallError> {
         let bytes = inputs.iter().map(Datum::bytes).fold(procedure.len(), usize::saturating_add);
         let limit = self.limits.transaction_bytes;
         let named = || procedure.to_owned();
@@ -142,7 +171,8 @@ impl ProcedureKeyspace {
         }
         self.check_writable()?;
         let operation = Operation::Call { procedure: procedure.into(), inputs };
-        let Calling { id, outcome } = self.request(operation, true).await.unwrap_or_default();
+        let answer = self.request_into(calling, operation, true).await;
+        let Calling { id, outcome, .. } = answer.unwrap_or_default();
         let deadline = self.options.deadline;
         let call = || id.expect("a call that may have taken effect has an id");
         Err(match outcome {
@@ -249,9 +279,20 @@ impl ProcedureKeyspace {
         operation: Operation,
         answers_when_given_up: bool,
     ) -> Option<A> {
+        self.request_into(A::default(), operation, answers_when_given_up).await
+    }
+
+    async fn request_into<A: Answer<Procedures>>(
+        &self,
+        answer: A,
+        operation: Operation,
+        answers_when_given_up: bool,
+    ) -> Option<A> {
         let deadline = self.options.deadline;
         let give_up = Operation::GiveUp;
-        Call { operation, give_up, answers_when_given_up, deadline }.answer(&self.port).await
+        Call { operation, give_up, answers_when_given_up, deadline }
+            .answer_into(answer, &self.port)
+            .await
     }
 
     fn unavailable(&self, waiting_for: String) -> CallError {

@@ -106,6 +106,25 @@ fn a_call_that_is_given_up_waits_for_its_outcome() {
 }
 
 #[test]
+fn a_call_tells_its_id_before_it_ends() {
+    let (script, shop) = script();
+    let (sender, noted) = std::sync::mpsc::channel();
+    let tell = move |id| sender.send(id).expect("it is received");
+    let mut call = Box::pin(shop.call_noted("buy", [], tell));
+    assert!(poll(&mut call).is_pending());
+    assert!(noted.try_recv().is_err(), "it has none yet");
+    for id in [version(9), version(10)] {
+        script.tell(0, Output::Began(id));
+        assert_eq!(noted.try_recv(), Ok(id));
+    }
+    script.tell(0, Output::Outcome(Outcome::Unknown));
+    match poll(&mut call) {
+        Poll::Ready(Err(CallError::Unknown { call, .. })) => assert_eq!(call, version(10)),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
 fn inputs_over_the_limit_are_refused_before_sending() {
     let (script, shop) = script();
     let limit = Limits::default().transaction_bytes;

@@ -177,6 +177,14 @@ impl ProcedureWorkload for BankCalls {
         PlannedCall::new(procedure, [from as i64, to as i64, amount].map(Datum::Int))
     }
 
+    /// Checks an audit.
+    fn observe(&self, planned: &PlannedCall, results: &Results) -> Result<Vec<Vec<u64>>, String> {
+        if planned.procedure == "audit" {
+            self.check(results)?;
+        }
+        Ok(Vec::new())
+    }
+
     fn ended(&self, planned: &PlannedCall, result: &Result<Results, CallError>) {
         let Ok(results) = result else { return };
         if planned.procedure == "audit"

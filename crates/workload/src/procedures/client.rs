@@ -10,7 +10,8 @@ use serried_session::{CallError, ProcedureKeyspace};
 
 use super::{NotReady, PlannedCall, ProcedureWorkload, make_ready};
 use crate::closed_loop::generator;
-use crate::{Failure, Measurement, Part};
+use crate::open_loop::{Arrived, Doors};
+use crate::{Arrival, Failure, Measurement, Part};
 
 /// How long to wait before loading is tried again.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -48,20 +49,26 @@ impl CallClient {
                 return;
             }
             let planned = self.workload.plan(self.client, &mut random);
-            let caller = Caller {
-                procedures: &self.procedures,
-                workload: &*self.workload,
-                recorder: self.recorder.as_deref(),
-                process: self.client,
-            };
-            let result = caller.call(&planned).await;
-            let part = Part {
-                kind: planned.procedure,
-                ended: self.procedures.now(),
-                result: result.map(drop),
-            };
-            self.measurement.enter_request(begun, &[part]);
+            self.call(self.client, &planned, begun).await;
         }
+    }
+
+    /// Makes a call as `process`, and enters its result. Its latency counts from `begun`.
+    async fn call(&self, process: u64, planned: &PlannedCall, begun: Timestamp) -> Arrival {
+        let caller = Caller {
+            procedures: &self.procedures,
+            workload: &*self.workload,
+            recorder: self.recorder.as_deref(),
+            process,
+        };
+        let result = caller.call(planned).await.map(drop);
+        let how = match &result {
+            Err(error) if !error.is_planned() => Arrival::Failed,
+            _ => Arrival::Done,
+        };
+        let part = Part { kind: planned.procedure, ended: self.procedures.now(), result };
+        self.measurement.enter_request(begun, &[part]);
+        how
     }
 
     /// Prepares the database, together with the other clients. Returns whether there is time left.
@@ -96,6 +103,40 @@ impl CallClient {
             next = i + 1;
         }
         Ok(make_ready(&self.procedures, &*self.workload).await?)
+    }
+}
+
+/// One client in an open loop: calls arrive as a Poisson process, as the transactions of [`crate::OpenLoop`] do.
+pub struct OpenCalls {
+    /// The client. In a history it has as many processes as it may have calls open.
+    pub client: CallClient,
+    /// How many calls arrive per second, above 0.
+    pub rate_per_s: f64,
+    /// How many may be open, above 0.
+    pub most_open: usize,
+}
+
+impl OpenCalls {
+    /// Begins calls until the window's stop, and ends when all of them have ended.
+    ///
+    /// # Panics
+    /// If the rate is not above 0.
+    pub async fn run(self) {
+        let OpenCalls { client, rate_per_s, most_open } = &self;
+        if !client.begin().await {
+            return;
+        }
+        let (number, seed) = (client.client, client.seed);
+        let doors = Doors { rate_per_s: *rate_per_s, most_open: *most_open, client: number, seed };
+        let begin = |Arrived { process, mut random, at, late }| {
+            let planned = client.workload.plan(number, &mut random);
+            async move {
+                let how = client.call(process, &planned, at).await;
+                client.measurement.enter_arrival(at, late, how);
+                process
+            }
+        };
+        doors.let_in(&client.procedures, &client.measurement, begin).await;
     }
 }
 

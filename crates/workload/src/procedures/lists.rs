@@ -125,6 +125,8 @@ pub struct ListCalls {
     /// The first list's number. Runs on one database use different lists.
     first: AtomicU64,
     elements: AtomicU64,
+    /// Whether lists are used only as [`ProcedureWorkload::begin_at`] says, however often they were appended to.
+    shared: bool,
     /// All lists that were used.
     used: Mutex<BTreeSet<u64>>,
 }
@@ -154,8 +156,27 @@ impl ListCalls {
             appended: [unused(), unused()],
             first: AtomicU64::new(0),
             elements: AtomicU64::new(1),
+            shared: false,
             used: Mutex::default(),
         }
+    }
+
+    /// The same, for processes that do not talk to each other. [`ProcedureWorkload::begin_at`] decides which lists are in
+    /// use. Elements are numbered from `first_element` on, and no other process may have them.
+    pub fn shared(self, first_element: u64) -> ListCalls {
+        ListCalls { elements: AtomicU64::new(first_element), shared: true, ..self }
+    }
+
+    /// Calls that read these lists, by their numbers in a history.
+    pub fn reads(keys: impl IntoIterator<Item = u64>) -> Vec<PlannedCall> {
+        let (heads, lists): (Vec<u64>, Vec<u64>) =
+            keys.into_iter().partition(|list| list & HEAD > 0);
+        let heads: Vec<u64> = heads.into_iter().map(|head| head & !HEAD).collect();
+        let of_lists =
+            lists.chunks(MOST_PER_CALL as usize).map(|lists| Self::plan_read(lists, &[]));
+        let of_heads =
+            heads.chunks(MOST_PER_CALL as usize).map(|heads| Self::plan_read(&[], heads));
+        of_lists.chain(of_heads).collect()
     }
 
     /// A list by its popularity, that is appended to or not.
@@ -164,7 +185,7 @@ impl ListCalls {
         let appended = &self.appended[table as usize][place as usize];
         let count = appended.fetch_add(u64::from(appends), Ordering::Relaxed);
         let first = self.first.load(Ordering::Relaxed);
-        first + place + self.keys * (count / LONGEST)
+        first + place + if self.shared { 0 } else { self.keys * (count / LONGEST) }
     }
 
     /// Up to [`MOST_PER_CALL`] different lists.
@@ -286,13 +307,7 @@ impl ProcedureWorkload for ListCalls {
 
     fn audits(&self) -> Vec<PlannedCall> {
         let used = self.used.lock().expect("nobody panics while planning");
-        let (heads, lists): (Vec<u64>, Vec<u64>) = used.iter().partition(|list| **list & HEAD > 0);
-        let heads: Vec<u64> = heads.into_iter().map(|head| head & !HEAD).collect();
-        let of_lists =
-            lists.chunks(MOST_PER_CALL as usize).map(|lists| Self::plan_read(lists, &[]));
-        let of_heads =
-            heads.chunks(MOST_PER_CALL as usize).map(|heads| Self::plan_read(&[], heads));
-        of_lists.chain(of_heads).collect()
+        Self::reads(used.iter().copied())
     }
 }
 

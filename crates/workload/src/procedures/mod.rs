@@ -22,7 +22,7 @@ use serried_session::{CallError, ProcedureKeyspace};
 use crate::InspectionError;
 
 pub use bank::BankCalls;
-pub use client::{CallClient, audit_calls};
+pub use client::{CallClient, OpenCalls, audit_calls};
 pub use counters::CounterCalls;
 pub use lists::ListCalls;
 pub use ready::{NotReady, make_ready};
@@ -173,8 +173,12 @@ pub struct ProcedureParameters {
     pub counters_per_call: Option<u64>,
     /// How many warehouses there are, from 1 to 65535; 1 if `None`. For `tpcc-calls`.
     pub warehouses: Option<u64>,
-    /// How many items the warehouses of `tpcc-calls` have, from 15 to 100,000; 1000 if `None`.
-    pub items: Option<u64>,
+    /// For `tpcc-calls`: one warehouse has this many districts. Then `warehouses` must be `None`.
+    pub districts: Option<u64>,
+    /// For `tpcc-calls`: how many customers a district has, from 1 to 3000.
+    pub customers: Option<u32>,
+    /// For `tpcc-calls`: how many items there are, from 15 to 100,000.
+    pub items: Option<u32>,
     /// Whether the warehouses of `tpcc-calls` are as small as possible.
     pub small: bool,
     /// Whether `list-append-calls` and `bank-calls` also have calls with two immediate pieces that are merged into one.

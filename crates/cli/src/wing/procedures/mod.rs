@@ -16,13 +16,13 @@ use serried_history::{
 use serried_model::{Family, Guarantee};
 use serried_protocols::Visitor;
 use serried_workload::{
-    CallClient, ProcedureParameters, ProcedureWorkload, audit_calls, make_ready,
+    CallClient, OpenCalls, ProcedureParameters, ProcedureWorkload, audit_calls, make_ready,
 };
 
 use super::transactions::TransactionArguments;
 use super::{CheckArguments, Preparation, Wing};
 use crate::Ended;
-use crate::arguments::{LoadArguments, WorkloadArguments};
+use crate::arguments::{LoadArguments, OpenLoopArguments, WorkloadArguments};
 use crate::judge::{self, Judged};
 use crate::load::{Client, Inspected, Load};
 use crate::misuse::number;
@@ -46,10 +46,14 @@ pub(crate) struct ProcedureArguments {
     /// For counter-calls: how many counters each call increments [default: 10]
     #[arg(long, value_name = "NUMBER")]
     counters_per_call: Option<u64>,
+    /// For tpcc-calls: one warehouse with this many districts, each with its rows at one partition (002 §5.4); from 1 to
+    /// 10, or a multiple of 10
+    #[arg(long, value_name = "NUMBER", conflicts_with = "warehouses")]
+    districts: Option<u64>,
     /// For tpcc-calls: how many items there are, each with a row of stock in every warehouse, from 15 to 100000
     /// [default: 1000]
-    #[arg(long, value_name = "NUMBER", value_parser = number(15..=100_000_u64))]
-    items: Option<u64>,
+    #[arg(long, value_name = "NUMBER", value_parser = number(15..=100_000_u32))]
+    items: Option<u32>,
     /// For list-append-calls and bank-calls: some calls have two immediate pieces, which are merged into one. Not
     /// every protocol offers this
     #[arg(long)]
@@ -72,7 +76,7 @@ impl Wing for Procedures {
     const FORMAT: &'static str = FORMAT;
 
     fn workload(arguments: &WorkloadArguments) -> anyhow::Result<Arc<dyn ProcedureWorkload>> {
-        let ProcedureArguments { counters_per_call, items, merged } =
+        let ProcedureArguments { counters_per_call, districts, items, merged } =
             arguments.of_family.procedures;
         let TransactionArguments { warehouses, small, .. } = arguments.of_family.transactions;
         let (keys, theta) = (arguments.keys, arguments.theta);
@@ -81,9 +85,11 @@ impl Wing for Procedures {
             theta,
             counters_per_call,
             warehouses,
+            districts,
             items,
             small,
             merged,
+            ..ProcedureParameters::default()
         };
         Ok(serried_workload::named_procedures(&arguments.workload, &parameters)?)
     }
@@ -104,6 +110,11 @@ impl Wing for Procedures {
             "`{protocol}` has no merged pieces, and `{}` has some with --merged: leave that out",
             workload.name(),
         );
+        Ok(())
+    }
+
+    /// Calls can also arrive in an open loop.
+    fn check_load(_: &dyn ProcedureWorkload, _: &LoadArguments) -> anyhow::Result<()> {
         Ok(())
     }
 
@@ -148,7 +159,11 @@ impl Wing for Procedures {
             clients: load.clients as u64,
             seed: load.seed,
         };
-        Box::pin(client.run())
+        let OpenLoopArguments { rate, most_open } = load.open_loop;
+        let Some(rate) = rate else { return Box::pin(client.run()) };
+        // Poisson processes add up to one.
+        let rate_per_s = rate / load.clients as f64;
+        Box::pin(OpenCalls { client, rate_per_s, most_open }.run())
     }
 
     /// Reads all lists, so that the history shows what was lost; then checks what the workload knows of its rows.
@@ -205,7 +220,7 @@ impl Wing for Procedures {
 }
 
 /// Whether procedures may have merged pieces under a protocol.
-fn offers_merged(protocol: &str) -> bool {
+pub(crate) fn offers_merged(protocol: &str) -> bool {
     struct Offers;
 
     impl Visitor<Procedures> for Offers {
@@ -225,7 +240,7 @@ fn uses_lists(history: &CallHistory) -> bool {
 }
 
 /// Judges a history by what the keyspace promises.
-fn judge_calls(history: &CallHistory, guarantee: Guarantee) -> Judged {
+pub(crate) fn judge_calls(history: &CallHistory, guarantee: Guarantee) -> Judged {
     let guarantee = match guarantee {
         Guarantee::Nothing => return judge::unchecked(),
         Guarantee::Serializable => TransactionGuarantee::Serializable,

@@ -7,11 +7,11 @@ use serried_procedures::Procedure;
 
 use crate::data;
 use crate::procedure;
-use crate::shell::{Printer, Running, Statements, Word};
+use crate::shell::{Printer, Running, Statements, Word, braces};
 
 const HELP: &str = "\
 call NAME [INPUT=VALUE]...    call a procedure; a value is a text, or JSON
-call NAME {JSON}              the same, with all inputs in one object; put it in single quotes
+call NAME {INPUT: VALUE, ...} the same, with all inputs between braces, as in JSON
 procedures                    list the procedures, with their inputs and results
 register FILE                 add the procedures of a file to those that there are
 outcome ID                    find out how a call ended, and end it if it has not
@@ -115,8 +115,7 @@ fn object(procedure: &Procedure, words: &[String]) -> anyhow::Result<Map<String,
     if let [json] = words
         && json.trim_start().starts_with('{')
     {
-        return serde_json::from_str(json)
-            .with_context(|| format!("`{json}` is no JSON: put it in single quotes"));
+        return Ok(braces::read(json)?);
     }
     let pair = |word: &String| {
         let (name, value) = word.split_once('=').with_context(|| {
@@ -181,7 +180,9 @@ mod tests {
                 .to_string()
                 .starts_with("`7` is no INPUT=VALUE: `p` takes id (int), note")
         );
-        assert!(typed("{id:7}").unwrap_err().to_string().contains("put it in single quotes"));
+        assert_eq!(Value::Object(typed("{id: 7, note: \"8 is\", ids: [1, 2]}").unwrap()), wanted);
+        let misread = typed("{id: 7, note: 8 is}").unwrap_err().to_string();
+        assert_eq!(misread, "line 1, column 17 of the inputs: wanted `,` or `}`, found `i`");
         let error = data::inputs(&procedure(), &typed("id=7 other=1").unwrap()).unwrap_err();
         assert!(
             format!("{error:#}").contains("the inputs of `p`: there is no `other`"),

@@ -9,6 +9,7 @@ use serried_procedures::{Datum, Results};
 use serried_session::ProcedureKeyspace;
 
 use super::load::quantity;
+use super::places::Places;
 use super::{End, Known, Ordered, Paid, TpccCalls};
 use crate::InspectionError;
 use crate::procedures::{integer, list, numbers};
@@ -45,9 +46,17 @@ pub(super) async fn inspect(
     *tpcc.known() = known;
     result?;
     if broken.is_empty() {
+        let places = match tpcc.places {
+            Places::OfWarehouses => format!("{} warehouses", tpcc.warehouses),
+            Places::OfOne => {
+                format!(
+                    "{} districts",
+                    u32::from(tpcc.warehouses) * u32::from(tpcc.scale.districts)
+                )
+            }
+        };
         return Ok(format!(
-            "TPC-C's consistency conditions hold of {} warehouses, {orders} orders and {payments} payments",
-            tpcc.warehouses
+            "TPC-C's consistency conditions hold of {places}, {orders} orders and {payments} payments"
         ));
     }
     let more = broken.len().saturating_sub(REPORTED);
@@ -113,7 +122,9 @@ impl Inspector<'_> {
             for district in 1..=self.tpcc.scale.districts {
                 self.customers(warehouse, district).await?;
             }
-            self.stock(warehouse).await?;
+            if self.tpcc.places.has_stock(warehouse) {
+                self.stock(warehouse).await?;
+            }
         }
         Ok(())
     }
@@ -135,7 +146,7 @@ impl Inspector<'_> {
     }
 
     async fn district(&mut self, warehouse: u16, district: u8) -> Result<(), InspectionError> {
-        let place = [warehouse.into(), district.into()];
+        let place = self.tpcc.places.district(warehouse, district);
         let row = self.call("look_district", &place, None).await?;
         let column = |name| integer(&row, name).map_err(InspectionError::Broken);
         let (next_order, next_delivery) = (column("next_order")?, column("next_delivery")?);
@@ -266,10 +277,10 @@ impl Inspector<'_> {
 
     /// The payments of a district make its year-to-date.
     async fn payments(&mut self, place: [i64; 2], ytd: i64) -> Result<(), InspectionError> {
-        let [warehouse, district] = [place[0] as u16, place[1] as u16];
+        let (warehouse, district) = self.tpcc.places.at(place);
         let first = (1..=u64::from(self.tpcc.scale.customers)).map(|payment| Paid {
             warehouse,
-            district: district as u8,
+            district,
             payment,
             customer_warehouse: warehouse,
             amount: PAID,
@@ -280,7 +291,7 @@ impl Inspector<'_> {
             .payments
             .iter()
             .copied()
-            .filter(|paid| (paid.warehouse, u16::from(paid.district)) == (warehouse, district));
+            .filter(|paid| (paid.warehouse, paid.district) == (warehouse, district));
         let all: Vec<Paid> = first.chain(own).collect();
         let mut sum = 0;
         for some in all.chunks(ROWS) {
@@ -303,8 +314,14 @@ impl Inspector<'_> {
                 sum += amount;
                 self.payments += 1;
                 let customer = rows.int("customer", at)?;
-                let home = rows.int("customer_district", at)? as u8;
-                let account = (paid.customer_warehouse, home, customer);
+                let home = rows.int("customer_district", at)?;
+                let account = match self.tpcc.places {
+                    Places::OfWarehouses => (paid.customer_warehouse, home as u8, customer),
+                    Places::OfOne => {
+                        let (warehouse, district) = self.tpcc.places.at([1, home]);
+                        (warehouse, district, customer)
+                    }
+                };
                 let account = self.accounts.entry(account).or_default();
                 account.paid += amount;
                 account.payments += 1;
@@ -317,7 +334,7 @@ impl Inspector<'_> {
     }
 
     async fn customers(&mut self, warehouse: u16, district: u8) -> Result<(), InspectionError> {
-        let place = [warehouse.into(), district.into()];
+        let place = self.tpcc.places.district(warehouse, district);
         let all: Vec<u64> = (1..=u64::from(self.tpcc.scale.customers)).collect();
         for some in all.chunks(ROWS) {
             let input = numbers(some.iter().copied());

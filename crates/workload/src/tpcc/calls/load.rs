@@ -10,6 +10,8 @@ use crate::tpcc::draw::{self, mix, text};
 use crate::tpcc::initial::{Initial, PAID};
 use crate::tpcc::key::RowKey;
 
+use super::places::Places;
+
 /// How many rows one call loads, at most.
 const ROWS: u32 = 100;
 /// How many names, each with its customers.
@@ -32,7 +34,7 @@ pub(super) enum Share {
 }
 
 /// All shares.
-pub(super) fn shares(warehouses: u16, scale: Scale) -> Vec<Share> {
+pub(super) fn shares(warehouses: u16, places: Places, scale: Scale) -> Vec<Share> {
     let Scale { items, districts, customers, .. } = scale;
     // The first and the last of each share of the numbers from `first` to `last`.
     let split = |first: u32, last: u32, most: u32| {
@@ -41,8 +43,10 @@ pub(super) fn shares(warehouses: u16, scale: Scale) -> Vec<Share> {
     let mut shares: Vec<Share> =
         split(1, items, ROWS).map(|(first, last)| Share::Items(first, last)).collect();
     for w in 1..=warehouses {
-        shares.push(Share::Warehouse(w));
-        shares.extend(split(1, items, ROWS).map(|(first, last)| Share::Stock(w, first, last)));
+        if places.has_stock(w) {
+            shares.push(Share::Warehouse(w));
+            shares.extend(split(1, items, ROWS).map(|(first, last)| Share::Stock(w, first, last)));
+        }
         for d in 1..=districts {
             shares.push(Share::District(w, d));
             let of = split(1, customers, ROWS);
@@ -81,9 +85,9 @@ pub(super) fn amounts(initial: &Initial, warehouse: u16, district: u8, order: u3
 
 impl Share {
     /// The call. It may be repeated: it writes what it has written.
-    pub(super) fn call(self, initial: &Initial) -> PlannedCall {
+    pub(super) fn call(self, initial: &Initial, places: Places) -> PlannedCall {
         let int = |number: i64| Datum::Int(number);
-        let place = |w: u16, d: u8| [int(w.into()), int(d.into())];
+        let place = |w: u16, d: u8| places.district(w, d).map(int);
         let with = |place: &[Datum], more: Datum| -> Vec<Datum> {
             place.iter().cloned().chain([more]).collect()
         };
@@ -114,7 +118,7 @@ impl Share {
                 let customers = i64::from(initial.scale.customers);
                 let numbers = [
                     tax(w, d),
-                    tax(w, 0),
+                    tax(places.supplier(w), 0),
                     customers * PAID,
                     customers + 1,
                     i64::from(initial.scale.delivered()) + 1,

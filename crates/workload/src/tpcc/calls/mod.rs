@@ -7,6 +7,7 @@
 
 mod conditions;
 mod load;
+mod places;
 #[cfg(test)]
 mod tests;
 
@@ -25,6 +26,7 @@ use crate::procedures::{
     CallInspection, Loading, PlannedCall, ProcedureParameters, ProcedureWorkload, compile, integer,
 };
 use crate::{Failure, WorkloadError};
+use places::Places;
 
 /// A warehouse that is loaded soon: some 12,000 rows.
 const SCALE: Scale = Scale { items: 1000, districts: 10, customers: 60, undelivered: 18 };
@@ -34,6 +36,7 @@ const SCALE: Scale = Scale { items: 1000, districts: 10, customers: 60, undelive
 pub struct TpccCalls {
     set: Arc<ProcedureSet>,
     warehouses: u16,
+    places: Places,
     scale: Scale,
     initial: Initial,
     loading: Loading,
@@ -84,27 +87,47 @@ struct Ordered {
 }
 
 impl TpccCalls {
-    /// By default one warehouse.
+    /// By default one warehouse of ten districts.
     ///
     /// # Errors
-    /// If the number of warehouses or items is not valid.
+    /// If a number is not valid.
     pub fn new(parameters: &ProcedureParameters) -> Result<TpccCalls, WorkloadError> {
-        let scale = if parameters.small { Scale::SMALL } else { SCALE };
-        // A number that is too large for the type is too large for the scale.
-        let items = parameters.items.map(|items| u32::try_from(items).unwrap_or(u32::MAX));
-        Self::scaled(parameters, Scale { items: items.unwrap_or(scale.items), ..scale })
+        Self::scaled(parameters, if parameters.small { Scale::SMALL } else { SCALE })
     }
 
     fn scaled(parameters: &ProcedureParameters, scale: Scale) -> Result<TpccCalls, WorkloadError> {
-        let number = parameters.warehouses.unwrap_or(1);
-        let warehouses = u16::try_from(number).ok().filter(|warehouses| *warehouses > 0);
-        let warehouses = warehouses.ok_or(WorkloadError::Warehouses(number))?;
+        let customers = parameters.customers.unwrap_or(scale.customers);
+        let undelivered = match parameters.customers {
+            // The same share as usual.
+            Some(customers) => (u64::from(customers) * 3 / 10) as u32,
+            None => scale.undelivered,
+        };
+        let items = parameters.items.unwrap_or(scale.items);
+        let mut scale = Scale { items, customers, undelivered, ..scale };
+        let (warehouses, places) = match (parameters.warehouses, parameters.districts) {
+            (number, None) => {
+                let number = number.unwrap_or(1);
+                let warehouses = u16::try_from(number).ok().filter(|warehouses| *warehouses > 0);
+                (warehouses.ok_or(WorkloadError::Warehouses(number))?, Places::OfWarehouses)
+            }
+            (None, Some(districts)) => {
+                let (tens, districts) = places::split(districts)?;
+                scale.districts = districts;
+                (tens, Places::OfOne)
+            }
+            (Some(_), Some(_)) => {
+                let reason =
+                    "districts of one warehouse, and several warehouses: choose one of both";
+                return Err(WorkloadError::Scale(reason.to_string()));
+            }
+        };
         scale.check()?;
-        let shares = load::shares(warehouses, scale);
+        let shares = load::shares(warehouses, places, scale);
         let tables = compile(&[TRANSACTIONS, LOADS].concat(), |name| name.starts_with("load_"));
         Ok(TpccCalls {
             set: compile(&[TRANSACTIONS, LOOKS].concat(), |_| true),
             warehouses,
+            places,
             scale,
             initial: Initial::new(warehouses, scale),
             loading: Loading::new(tables, shares.len() as u64),
@@ -135,10 +158,11 @@ impl TpccCalls {
             Request::NewOrder(order) => {
                 let lines = order.lines.iter().map(|line| {
                     let item = line.item.min(self.scale.items);
-                    let fields = [item.into(), line.supplier.into(), line.quantity.into()];
+                    let supplier = self.places.supplier(line.supplier);
+                    let fields = [item.into(), supplier.into(), line.quantity.into()];
                     Datum::record(fields.map(Datum::Int))
                 });
-                let (w, d) = (order.warehouse.into(), order.district.into());
+                let [w, d] = self.places.district(order.warehouse, order.district);
                 let numbers = [w, d, order.customer.into(), order.date as i64].map(int);
                 let inputs: Vec<Datum> = numbers.into_iter().chain([Datum::list(lines)]).collect();
                 PlannedCall::new("new_order", inputs)
@@ -154,27 +178,29 @@ impl TpccCalls {
                     amount: payment.amount,
                     end: End::Unknown,
                 });
-                let (w, d) = (payment.warehouse.into(), payment.district.into());
-                let places = [w, d, warehouse.into(), district.into()].map(int);
+                let [w, d] = self.places.district(payment.warehouse, payment.district);
+                let [home, home_district] = self.places.district(warehouse, district);
+                let places = [w, d, home, home_district].map(int);
                 let last = [payment.amount, payment.date as i64, number as i64].map(int);
                 let inputs = places.into_iter().chain(Self::customer(by)).chain(last);
                 PlannedCall::new("payment", inputs.collect::<Vec<Datum>>())
             }
             Request::Delivery(delivery) => {
-                let districts = (1..=self.scale.districts).map(|district| int(district.into()));
-                let (w, carrier) = (delivery.warehouse.into(), delivery.carrier.into());
-                let numbers = [w, carrier, delivery.date as i64].map(int);
+                let place = |district| self.places.district(delivery.warehouse, district);
+                let districts = (1..=self.scale.districts).map(|district| int(place(district)[1]));
+                let [w, _] = place(1);
+                let numbers = [w, delivery.carrier.into(), delivery.date as i64].map(int);
                 let inputs = numbers.into_iter().chain([Datum::list(districts)]);
                 PlannedCall::new("delivery", inputs.collect::<Vec<Datum>>())
             }
             Request::OrderStatus(status) => {
                 let Customer { warehouse, district, by } = status.customer;
-                let place = [int(warehouse.into()), int(district.into())];
+                let place = self.places.district(warehouse, district).map(int);
                 let inputs = place.into_iter().chain(Self::customer(by));
                 PlannedCall::new("order_status", inputs.collect::<Vec<Datum>>())
             }
             Request::StockLevel(level) => {
-                let (w, d) = (level.warehouse.into(), level.district.into());
+                let [w, d] = self.places.district(level.warehouse, level.district);
                 PlannedCall::new("stock_level", [w, d, level.threshold.into()].map(int))
             }
         }
@@ -195,7 +221,7 @@ impl ProcedureWorkload for TpccCalls {
     }
 
     fn load(&self, i: u64) -> PlannedCall {
-        self.shares[i as usize].call(&self.initial)
+        self.shares[i as usize].call(&self.initial, self.places)
     }
 
     fn begin_at(&self, first: u64) {
@@ -228,9 +254,10 @@ impl ProcedureWorkload for TpccCalls {
             }
             ("new_order", Ok(results)) => {
                 let result = |name| integer(results, name).expect("the set says so");
+                let (warehouse, district) = self.places.at([input(0), input(1)]);
                 self.known().orders.push(Ordered {
-                    warehouse: input(0) as u16,
-                    district: input(1) as u8,
+                    warehouse,
+                    district,
                     number: result("number"),
                     sum: result("total"),
                 });
