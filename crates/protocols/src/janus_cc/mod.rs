@@ -109,8 +109,7 @@ pub enum Mutation {
 
 impl Protocol for JanusCc {
     const NAME: &'static str = "janus-cc";
-    const SUMMARY: &'static str =
-        "stored procedures, ordered before they are executed; each partition on one server";
+    const SUMMARY: &'static str = "stored procedures, ordered before execution, without copies";
     const GUARANTEE: Guarantee = Guarantee::StrictSerializable;
     type Family = Procedures;
     const OFFERS: Offers = Offers { merged: true };

@@ -3,17 +3,17 @@
 use core::time::Duration;
 use std::sync::Arc;
 
-use serried_actor::{Group, Settings, Standing};
+use serried_actor::{Group, Recover, Settings, Standing};
 use serried_model::NodeId;
 use serried_procedures::{
-    Datum, Operation, Outcome, Output, PieceId, ProcedureSet, Registration, row_key,
+    Datum, Operation, Outcome, Output, PieceId, ProcedureSet, Registration, placement_key, row_key,
 };
 
 use super::in_use::InUse;
 use super::message::{CallOf, Message, Reply, Request};
 use super::{Coordinator, Replica};
 use crate::Mutated;
-use crate::testing::{self, client_id};
+use crate::testing::{self, Envelope, client_id};
 
 type Net = testing::Net<Replica, Coordinator>;
 
@@ -74,7 +74,7 @@ fn world() -> Net {
     assert_eq!(register(&mut net, set()), Registration::InUse { version: 1 });
     for client in 1..3 {
         // It asks for the set.
-        call(&mut net, client, 1, "both", &[at(0), at(0), 0]);
+        call(&mut net, client, 1, "both", &[500, 500, 0]);
         net.settle();
     }
     net.outputs.clear();
@@ -96,10 +96,32 @@ fn call(net: &mut Net, client: u64, txn: u64, procedure: &str, inputs: &[i64]) {
     net.operate(client, txn, Operation::Call { procedure: procedure.into(), inputs });
 }
 
+/// The partition of a text.
+fn place(id: i64) -> u16 {
+    group(1).partition_of(&placement_key(&[Datum::Int(id)]))
+}
+
 /// A text at this partition.
 fn at(partition: u16) -> i64 {
-    let key = |id: &i64| serried_procedures::placement_key(&[Datum::Int(*id)]);
-    (0..).find(|id| group(1).partition_of(&key(id)) == partition).expect("there is one")
+    (0..).find(|id| place(*id) == partition).expect("there is one")
+}
+
+/// A text at the partition where text 0 is not. It is empty, so a chain goes from there to text 0.
+fn elsewhere() -> i64 {
+    at(1 - place(0))
+}
+
+/// Lets a call append 9 to two texts, and counts how often 7 was appended to each.
+fn sevens(net: &mut Net, a: i64, b: i64) -> Vec<usize> {
+    call(net, 2, 99, "both", &[a, b, 9]);
+    net.pass(Duration::from_secs(1));
+    let (txn, found) = results(net).pop().expect("it has ended");
+    assert_eq!(txn, 99);
+    found.iter().map(|text| text.matches('7').count()).collect()
+}
+
+fn is_report((_, _, message): &Envelope<Message>) -> bool {
+    matches!(message, Message::Reply(Reply::Results { .. }))
 }
 
 /// What calls have returned.
@@ -196,26 +218,25 @@ fn calls_on_a_cycle_are_executed_in_one_order_at_both_servers() {
 #[test]
 fn a_call_that_waits_for_outputs_holds_its_place() {
     let mut net = world();
-    let first = at(1);
-    call(&mut net, 1, 2, "chain", &[first, 7]);
-    net.settle_where(|(_, _, message)| !matches!(message, Message::Reply(Reply::Results { .. })));
-    let waits: Vec<u64> =
-        (0..2).map(|at| net.gauge(NodeId::replica(at, 0), "waiting_groups")).collect();
-    assert_eq!(waits, [1, 0], "the next text is at partition 0");
+    call(&mut net, 1, 2, "chain", &[elsewhere(), 7]);
+    net.settle_where(|envelope| !is_report(envelope));
+    let waits = |at| net.gauge(NodeId::replica(at, 0), "waiting_groups");
+    assert_eq!((waits(place(0)), waits(place(elsewhere()))), (1, 0));
     call(&mut net, 2, 3, "both", &[0, 0, 8]);
-    net.settle_where(|(_, _, message)| !matches!(message, Message::Reply(Reply::Results { .. })));
-    assert_eq!(results(&net), [], "it comes after the other call");
+    net.settle_where(|envelope| !is_report(envelope));
+    assert!(results(&net).is_empty(), "it comes after the other call");
     net.settle();
     let found = results(&net);
     assert_eq!(found.iter().map(|(txn, _)| *txn).collect::<Vec<_>>(), [2, 3]);
+    assert!(found[1].1[0].contains('7'));
 }
 
 #[test]
 fn a_lost_report_of_outputs_is_asked_for() {
     let mut net = world();
-    call(&mut net, 1, 2, "chain", &[at(1), 7]);
-    net.settle_where(|(_, _, message)| !matches!(message, Message::Reply(Reply::Results { .. })));
-    assert!(!net.take(|(_, _, message)| name(message) == "Results").is_empty());
+    call(&mut net, 1, 2, "chain", &[elsewhere(), 7]);
+    net.settle_where(|envelope| !is_report(envelope));
+    assert!(!net.take(is_report).is_empty());
     net.pass(Duration::from_millis(500));
     assert_eq!(results(&net).len(), 1);
 }
@@ -223,8 +244,8 @@ fn a_lost_report_of_outputs_is_asked_for() {
 #[test]
 fn a_restart_resumes_what_was_executed_in_part() {
     let mut net = world();
-    call(&mut net, 1, 2, "chain", &[at(1), 7]);
-    net.settle_where(|(_, _, message)| !matches!(message, Message::Reply(Reply::Results { .. })));
+    call(&mut net, 1, 2, "chain", &[elsewhere(), 7]);
+    net.settle_where(|envelope| !is_report(envelope));
     for partition in 0..2 {
         let id = NodeId::replica(partition, 0);
         net.crash(id);
@@ -232,42 +253,56 @@ fn a_restart_resumes_what_was_executed_in_part() {
     }
     net.pass(Duration::from_secs(5));
     assert_eq!(results(&net).len(), 1);
-    call(&mut net, 1, 3, "both", &[at(1), at(1), 8]);
-    net.pass(Duration::from_secs(1));
-    let (_, found) = results(&net).pop().expect("it has ended");
-    assert_eq!(found[0].matches('7').count(), 1, "{found:?}");
+    assert_eq!(sevens(&mut net, elsewhere(), 0), [1, 1]);
+}
+
+/// The set, with its procedures in another order.
+fn other_set() -> Arc<ProcedureSet> {
+    let mut other = (*set()).clone();
+    other.procedures.swap(0, 1);
+    Arc::new(other)
 }
 
 #[test]
-fn a_call_of_a_former_set_does_nothing_and_is_started_again() {
+fn a_call_of_a_former_set_is_started_again_under_the_new_one() {
     let mut net = world();
-    let mut other = (*set()).clone();
-    other.procedures.swap(0, 1);
+    assert_eq!(register(&mut net, other_set()), Registration::InUse { version: 2 });
     call(&mut net, 1, 2, "both", &[at(0), at(1), 7]);
-    let late = net.take(|(from, _, _)| *from == client_id(1));
-    assert_eq!(register(&mut net, Arc::new(other)), Registration::InUse { version: 2 });
-    late.into_iter().for_each(|envelope| net.deliver(envelope));
     net.pass(Duration::from_secs(1));
-    let found = results(&net);
-    assert!(found.len() == 1 && !found[0].1.concat().contains('7'), "{found:?}");
+    assert_eq!(results(&net).len(), 1);
+    assert_eq!(sevens(&mut net, at(0), at(1)), [1, 1]);
 }
 
 #[test]
 fn a_call_is_ordered_before_or_after_a_registration_at_all_servers() {
-    let mut net = world();
-    let mut other = (*set()).clone();
-    other.procedures.swap(0, 1);
-    call(&mut net, 1, 2, "both", &[at(0), at(1), 7]);
-    net.operate(0, 0, Operation::Register { set: Arc::new(other), replaces: None });
-    // One server takes the call on first, the other one the registration.
-    for (client, partition) in [(1, 0), (0, 0), (0, 1), (1, 1)] {
-        let sent = net
-            .take_first(|(from, to, _)| *from == client_id(client) && to.partition() == partition);
-        net.deliver(sent.expect("it is under way"));
+    for is_call_older in [true, false] {
+        let mut net = world();
+        net.operate(0, 9, Operation::List); // It asks for the set.
+        net.settle();
+        let register = Operation::Register { set: other_set(), replaces: None };
+        if !is_call_older {
+            net.operate(0, 0, register.clone());
+        }
+        call(&mut net, 1, 2, "both", &[at(0), at(1), 7]);
+        if is_call_older {
+            net.operate(0, 0, register);
+        }
+        // One server takes the call on first, the other one the registration.
+        for (client, partition) in [(1, 0), (0, 0), (0, 1), (1, 1)] {
+            let sent = net.take_first(|(from, to, _)| {
+                *from == client_id(client) && to.partition() == partition
+            });
+            net.deliver(sent.expect("it is under way"));
+        }
+        net.pass(Duration::from_secs(1));
+        assert_eq!(results(&net).len(), 1);
+        let begun = net
+            .outputs
+            .iter()
+            .filter(|(id, (_, output))| *id == client_id(1) && matches!(output, Output::Began(_)));
+        assert_eq!(begun.count(), if is_call_older { 1 } else { 2 });
+        assert_eq!(sevens(&mut net, at(0), at(1)), [1, 1]);
     }
-    net.pass(Duration::from_secs(1));
-    let found = results(&net);
-    assert!(found.len() == 1 && !found[0].1.concat().contains('7'), "{found:?}");
 }
 
 #[test]
@@ -288,13 +323,11 @@ fn a_server_whose_disk_was_lost_answers_nothing_even_after_a_restart() {
     net.replace(id, fresh(id));
     net.crash(id);
     net.restart(id, fresh(id));
-    assert_eq!(
-        net.act(id, |replica, _| serried_actor::Recover::standing(replica)),
-        Standing::Rejoining { keys: 0 }
-    );
+    let standing = net.act(id, |replica, _| replica.standing());
+    assert_eq!(standing, Standing::Rejoining { keys: 0 });
     call(&mut net, 1, 2, "both", &[at(1), at(1), 7]);
     net.pass(Duration::from_secs(1));
-    assert_eq!(results(&net), []);
+    assert!(results(&net).is_empty());
 }
 
 #[test]
@@ -310,6 +343,6 @@ fn a_key_that_depends_on_outputs_may_be_any_at_all_partitions() {
     let inputs = vec![Datum::Int(at(1)), Datum::Int(at(1)), Datum::Int(7)];
     let both = CallOf { set: 1, procedure: place("both"), inputs };
     assert_eq!(*set.participants(&both, &group(1)), [1]);
-    assert_eq!(set.rows(&both, 0, &group(1)), []);
+    assert!(set.rows(&both, 0, &group(1)).is_empty());
     assert!(set.rows(&both, 1, &group(1)).iter().all(|(row, _)| row.is_whole));
 }

@@ -75,10 +75,13 @@ impl Replica {
         }
     }
 
-    /// Whether this is no call, one of the set in use, or one of another set. That one will do nothing.
+    /// Whether this is no call, one of the set in use with its participants, or one of another set. That one will do
+    /// nothing.
     fn is_call_of_set(&self, work: &Work) -> bool {
         match (&work.task, self.table.set()) {
-            (Task::Call(of), Some(set)) if of.set == set.version() => set.call(of).is_some(),
+            (Task::Call(of), Some(set)) if of.set == set.version() => {
+                set.call(of).is_some() && set.participants(of, &self.group) == work.participants
+            }
             _ => true,
         }
     }

@@ -250,6 +250,7 @@ impl Actor for Replica {
         let (resident, unstored) = self.table.cells_len();
         each("resident_keys", resident as u64);
         each("unstored_keys", unstored as u64);
+        each("catching_up", u64::from(self.is_lost));
         each("open_transactions", self.table.open().len() as u64);
         each("remembered_transactions", self.table.remembered() as u64);
         each("live_transactions", self.live.len() as u64);
