@@ -104,6 +104,8 @@ pub trait Protocol: 'static {
     const OFFERS: <Self::Family as Family>::Offers;
     /// Whether each partition has a leader. Then the gauge `leads` of a replica is 1 if it leads, and 0 otherwise.
     const HAS_LEADERS: bool = false;
+    /// Whether each partition is on all nodes. Otherwise each is on one of them, and is lost with the node's disk.
+    const KEEPS_COPIES: bool = true;
     /// Whether replicas forget the results of updates by the clocks of clients. Then each update has a token with the time of
     /// its client's clock, and its result is forgotten when another update has a token that is later by more than
     /// [`Settings::outcomes_ms`]. Tokens as early as that are not executed any more, because they may have been executed.

@@ -100,6 +100,7 @@ registry! {
     ]
     Procedures: [
         crate::rococo::Rococo,
+        crate::janus_cc::JanusCc,
     ]
 }
 

@@ -13,12 +13,13 @@ use std::time::Duration;
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
-use serried_actor::{Protocol, Settings, Timestamp};
+use serried_actor::{Group, Protocol, Settings, Timestamp};
 use serried_history::{CallHistory, CallRecorder, CallVerdict, TransactionGuarantee, check_calls};
-use serried_model::{FamilyName, Geography, Guarantee};
-use serried_procedures::Procedures;
+use serried_model::{FamilyName, Geography, Guarantee, NodeId};
+use serried_procedures::{Offers, Procedures};
+use serried_protocols::janus_cc;
 use serried_protocols::rehearsal::{Forgetting, Rehearsal};
-use serried_protocols::{Visitor, promising, visit};
+use serried_protocols::{Mutated, Visitor, promising, visit};
 use serried_session::CallOptions;
 use serried_sim::{Cluster, Configuration, Disk, Plan, Swarm};
 use serried_workload::{
@@ -44,7 +45,7 @@ struct Trial {
     seed: u64,
     workload: &'static str,
     faults: Faults,
-    /// How many replicas there are, if not now these, now those.
+    /// How many replicas there are, if not now these, now those. A protocol that keeps no copies has one.
     replicas: Option<usize>,
 }
 
@@ -99,7 +100,8 @@ struct Outcome {
 
 impl Trial {
     fn run<P: Protocol<Family = Procedures>>(&self) -> Outcome {
-        let choices = Choices::drawn(self.seed, self.replicas);
+        let alone = (!P::KEEPS_COPIES).then_some(1);
+        let choices = Choices::drawn(self.seed, self.replicas.or(alone));
         let faults_last = Duration::from_millis(match choices.place {
             // Half a second passes until leaders are elected and procedures are registered.
             "lan" if self.replicas.is_none() => 600,
@@ -379,6 +381,71 @@ fn a_replica_that_forgets_writes_is_caught() {
         // A transfer that is forgotten as a whole leaves the total as it is.
         assert_eq!(caught.is_some(), workload != "bank-calls", "{workload}: {caught:?}");
     }
+}
+
+/// Janus-CC with a deliberate mistake.
+macro_rules! broken {
+    ($name:ident, $mutation:ident) => {
+        struct $name;
+
+        impl Protocol for $name {
+            const NAME: &'static str = stringify!($name);
+            const SUMMARY: &'static str = "broken";
+            const GUARANTEE: Guarantee = Guarantee::StrictSerializable;
+            type Family = Procedures;
+            const OFFERS: Offers = Offers { merged: true };
+            const KEEPS_COPIES: bool = false;
+            type Message = janus_cc::Message;
+            type Coordinator = janus_cc::Coordinator;
+            type Replica = janus_cc::Replica;
+
+            fn coordinator(group: Group, settings: &Settings) -> janus_cc::Coordinator {
+                janus_cc::Coordinator::new(group, settings)
+            }
+
+            fn replica(id: NodeId, group: Group, settings: &Settings) -> janus_cc::Replica {
+                let mutation = Mutated::by(janus_cc::Mutation::$mutation);
+                janus_cc::Replica::new(id, group, settings, mutation)
+            }
+        }
+    };
+}
+
+broken!(JanusForgetsEdges, ForgetsEdges);
+broken!(JanusIgnoresOtherServers, IgnoresOtherServers);
+broken!(JanusExecutesByArrival, ExecutesByArrival);
+broken!(JanusHoldsNoPlace, HoldsNoPlace);
+
+/// Whether the suite catches what is wrong with `P`.
+fn is_caught<P: Protocol<Family = Procedures>>(workload: &'static str) -> bool {
+    let caught = (0..400).find_map(|seed| {
+        let trial = Trial { seed, workload, faults: Faults::Network, replicas: None };
+        let ran = std::panic::catch_unwind(|| trial.run::<P>().wrong);
+        let wrong = ran.unwrap_or(Some("a server panicked".to_owned()));
+        wrong.filter(|wrong| !wrong.starts_with("the checker gave up")).map(|wrong| (seed, wrong))
+    });
+    println!("{}: {caught:?}", P::NAME);
+    caught.is_some()
+}
+
+#[test]
+fn a_janus_that_forgets_which_transactions_came_before_is_caught() {
+    assert!(is_caught::<JanusForgetsEdges>("list-append-calls"));
+}
+
+#[test]
+fn a_janus_that_does_not_wait_for_ancestors_elsewhere_is_caught() {
+    assert!(is_caught::<JanusIgnoresOtherServers>("list-append-calls"));
+}
+
+#[test]
+fn a_janus_that_executes_a_cycle_in_the_order_of_arrival_is_caught() {
+    assert!(is_caught::<JanusExecutesByArrival>("list-append-calls"));
+}
+
+#[test]
+fn a_janus_whose_transactions_lose_their_places_while_they_wait_for_outputs_is_caught() {
+    assert!(is_caught::<JanusHoldsNoPlace>("bank-calls"));
 }
 
 struct Twice;

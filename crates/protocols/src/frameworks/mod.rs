@@ -2,10 +2,12 @@
 //!
 //! - [`shard`]: shards with leaders. Protocols supply the concurrency control. [`validation`]
 //!   serves controls that check a transaction's reads and writes once, before it commits.
+//! - [`chopped`]: the order of transactions that are chopped into pieces, for ROCOCO and Janus-CC.
 //! - [`consensus`]: agreement on commands without a leader, and registers, for EPaxos and Gryff.
 //! - [`replicated_log`]: a log with a leader, for the shards and for replicated objects.
 //! - [`replicated_objects`]: objects, one for each key, whose operations are executed in the order of such a log.
 
+pub mod chopped;
 pub mod consensus;
 pub mod replicated_log;
 pub mod replicated_objects;

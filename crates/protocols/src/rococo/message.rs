@@ -8,6 +8,8 @@ use serried_procedures::{Datum, PieceId, ProcedureSet, Refused, StoredRow};
 
 use crate::frameworks::replicated_log;
 
+pub(super) use crate::frameworks::chopped::{Ancestors, Commit, Edge, Kind, Vertex, Window};
+
 /// A message.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Message {
@@ -129,57 +131,6 @@ pub struct Read {
     /// For each piece, the versions of the rows that it has read in the round before. If they have not changed, the answer
     /// does not repeat what the piece has found.
     pub known: Vec<Option<Vec<u64>>>,
-}
-
-/// What a transaction's edges are labelled with.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-pub enum Kind {
-    /// Between pieces that are executed when they are started.
-    Immediate,
-    /// Between deferred pieces.
-    Deferred,
-}
-
-/// Another transaction comes before this one, by the order in which conflicting pieces were started at a server.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-pub struct Edge {
-    /// The transaction that comes before.
-    pub from: Version,
-    /// Which pieces conflict.
-    pub kind: Kind,
-    /// The partition at which they do. It knows both transactions.
-    pub at: u16,
-}
-
-/// A transaction that commits.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Vertex {
-    /// The transaction.
-    pub txn: Version,
-    /// The partitions at which it has pieces, in ascending order.
-    pub participants: Arc<[u16]>,
-    /// The transactions that come before it. Those that were decided before it committed may be absent. In ascending order.
-    pub edges: Arc<[Edge]>,
-}
-
-/// The commit of a transaction.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Commit {
-    /// The transaction.
-    pub vertex: Vertex,
-    /// What is known of transactions before it.
-    pub ancestors: Ancestors,
-}
-
-/// What a server knows of transactions that come before others.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Ancestors {
-    /// Transactions that commit.
-    pub commit: Vec<Vertex>,
-    /// Transactions on cycles that were executed.
-    pub cycles: Vec<Arc<[Vertex]>>,
-    /// Transactions that were executed and are on no cycle.
-    pub executed: Vec<Version>,
 }
 
 /// An answer of a partition's leader.
@@ -425,26 +376,6 @@ pub struct Written {
     pub version: u64,
     /// Its columns; none if it was deleted.
     pub columns: Option<StoredRow>,
-}
-
-/// Which transactions are admitted, by the times at which they began, in microseconds since the Unix epoch.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Window {
-    /// A transaction that began before this time, and that no partition has started, is not admitted.
-    pub from_us: u64,
-    /// Transactions that began before this time have been executed everywhere, and are forgotten.
-    pub forget_us: u64,
-}
-
-impl Window {
-    /// The window that admits what both admit.
-    #[must_use]
-    pub fn and(self, other: Window) -> Window {
-        Window {
-            from_us: self.from_us.max(other.from_us),
-            forget_us: self.forget_us.max(other.forget_us),
-        }
-    }
 }
 
 /// An entry, and the ballot in which it was first proposed.

@@ -28,7 +28,7 @@
 //! - *A leader executes, and the log has the results.* What immediate and deferred pieces write is in the entries, row by row.
 //!   So replicas install rows, in any order of copies and replays. An entry is valid only behind the entries that its leader
 //!   knew ([`crate::frameworks::replicated_log::Led`]).
-//! - *A transaction is executed when the edges of all ancestors are complete* (`order.rs`).
+//! - *A transaction is executed when the edges of all ancestors are complete* (`frameworks/chopped/order.rs`).
 //! - *An ancestor that was executed alone is decided, one on a cycle is not.* A transaction that was executed without this one
 //!   comes before it, and so do its ancestors, which were executed earlier. But if the ancestor was executed as one of a
 //!   cycle, this transaction may be on that cycle, at a server that has not executed it yet. So a server remembers the
@@ -57,10 +57,8 @@
 //! - A deleted row stays as a row without columns. The store grows with the number of rows that were ever deleted.
 //! - A transaction is remembered for [`serried_actor::Settings::outcomes_ms`] after it has ended.
 
-mod accesses;
 mod coordinator;
 mod message;
-mod order;
 mod reading;
 mod registered;
 mod replica;

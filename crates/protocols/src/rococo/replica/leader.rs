@@ -7,17 +7,13 @@ use serried_actor::{Group, Settings, Timestamp};
 use serried_model::{NodeId, Version};
 
 use super::super::Mutation;
-use super::super::accesses::Accesses;
 use super::super::message::{
     Ancestors, CallOf, Commit, Edge, Entry, ExecuteEntry, Executed, Inquired, Kind, Message,
     NotStarted, Occurrence, Reply, Request, Start, StartEntry, Started, Vertex, Window,
 };
-use super::super::order::{self, Known};
 use super::super::registered::Registered;
 use super::super::table::{HowExecuted, Table};
 use super::Cx;
-use super::graph::Graph;
-use super::horizon::Horizon;
 use super::live::{self, Live};
 use super::proposals::{Proposal, Proposals};
 use super::reads::Reads;
@@ -25,6 +21,8 @@ use super::recovery::Recoveries;
 use super::rows::{Rows, Unapplied};
 use super::sets::Sets;
 use crate::Mutated;
+use crate::frameworks::chopped::order::{self, Known};
+use crate::frameworks::chopped::{Accesses, Graph, Horizon};
 use crate::frameworks::replicated_log::Ballot;
 
 /// What a replica of a partition has, whether it leads or not.

@@ -1,7 +1,5 @@
 //! The server side: a replica of a partition.
 
-mod graph;
-mod horizon;
 mod leader;
 mod live;
 mod proposals;

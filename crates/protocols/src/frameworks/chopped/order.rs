@@ -12,11 +12,11 @@ use petgraph::algo::tarjan_scc;
 use petgraph::graph::{DiGraph, NodeIndex};
 use serried_model::Version;
 
-use super::message::{Edge, Kind};
+use super::vertex::{Edge, Kind};
 
 /// What a server knows of a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Known<'g> {
+pub(crate) enum Known<'g> {
     /// It is executed here, or nothing of it is to be executed here any more.
     Decided,
     /// It commits: these are all transactions before it.
@@ -30,16 +30,16 @@ pub(super) enum Known<'g> {
 
 /// An ancestor whose edges are not complete here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Missing {
+pub(crate) struct Missing {
     /// The ancestor.
-    pub(super) txn: Version,
+    pub(crate) txn: Version,
     /// A partition that knows it.
-    pub(super) at: u16,
+    pub(crate) at: u16,
 }
 
 /// Returns the groups that are to be executed up to and with that of `txn`, in their order, or what is missing to know
 /// them. `is_here` is whether a transaction waits to be executed at this server.
-pub(super) fn groups<'g>(
+pub(crate) fn groups<'g>(
     txn: Version,
     known: impl Fn(Version) -> Known<'g>,
     is_here: impl Fn(Version) -> bool,

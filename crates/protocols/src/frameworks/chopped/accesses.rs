@@ -6,11 +6,11 @@ use std::ops::Bound;
 use serried_model::{Key, Version};
 use serried_procedures::{KnownRow, RowUse};
 
-use super::message::Kind;
+use super::vertex::Kind;
 
 /// The uses of rows by transactions that are not decided.
 #[derive(Debug, Default)]
-pub(super) struct Accesses {
+pub(crate) struct Accesses {
     /// By known key, the uses, the oldest first.
     rows: BTreeMap<Key, Vec<Use>>,
     /// By transaction, the keys of its uses.
@@ -30,7 +30,7 @@ struct Use {
 impl Accesses {
     /// Adds a use of a row, and passes the transactions that come before it to `each`: those whose uses conflict, but for
     /// those that come before one of them by a use of the same row (*one-hop dependencies*, 002 §3.4).
-    pub(super) fn add(
+    pub(crate) fn add(
         &mut self,
         txn: Version,
         kind: Kind,
@@ -52,7 +52,7 @@ impl Accesses {
     }
 
     /// Whether a use of a row conflicts with that of a transaction which is not decided. Returns one.
-    pub(super) fn conflict(&self, row: &KnownRow, used: RowUse) -> Option<Version> {
+    pub(crate) fn conflict(&self, row: &KnownRow, used: RowUse) -> Option<Version> {
         let mut found = None;
         self.conflicting(row, used, &mut |other| {
             found.get_or_insert(other.txn);
@@ -99,7 +99,7 @@ impl Accesses {
     }
 
     /// Removes the uses of a transaction that is decided.
-    pub(super) fn remove(&mut self, txn: Version) {
+    pub(crate) fn remove(&mut self, txn: Version) {
         for key in self.keys.remove(&txn).into_iter().flatten() {
             let Some(uses) = self.rows.get_mut(&key) else { continue };
             let is_own = |other: &Use| other.txn == txn;
@@ -118,7 +118,7 @@ impl Accesses {
     }
 
     /// How many rows are used.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.rows.len()
     }
 }

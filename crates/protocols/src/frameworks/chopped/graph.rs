@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use serried_model::Version;
 
-use super::super::message::Vertex;
-use super::super::order::Known;
+use super::order::Known;
+use super::vertex::Vertex;
 
 /// How many transactions of other partitions are remembered as decided. If there are more, the earlier half is forgotten;
 /// then another partition is asked for them again.
@@ -14,7 +14,7 @@ const REMOTE_AT_MOST: usize = 65_536;
 
 /// The transactions that commit and are not executed here, and those of other partitions that are decided.
 #[derive(Debug, Default)]
-pub(super) struct Graph {
+pub(crate) struct Graph {
     vertices: BTreeMap<Version, Vertex>,
     /// Those of them that another server has executed on a cycle, and the others on it.
     cycles: BTreeMap<Version, Arc<[Version]>>,
@@ -24,17 +24,17 @@ pub(super) struct Graph {
 
 impl Graph {
     /// The edges of a transaction that commits.
-    pub(super) fn vertex(&self, txn: Version) -> Option<&Vertex> {
+    pub(crate) fn vertex(&self, txn: Version) -> Option<&Vertex> {
         self.vertices.get(&txn)
     }
 
     /// Whether a transaction of other partitions is decided.
-    pub(super) fn is_decided(&self, txn: Version) -> bool {
+    pub(crate) fn is_decided(&self, txn: Version) -> bool {
         self.decided.contains(&txn)
     }
 
     /// What is known of a transaction that is not decided.
-    pub(super) fn known(&self, txn: Version) -> Known<'_> {
+    pub(crate) fn known(&self, txn: Version) -> Known<'_> {
         match (self.vertices.get(&txn), self.cycles.get(&txn)) {
             (None, _) => Known::Open,
             (Some(vertex), Some(cycle)) => Known::OnCycle(&vertex.edges, cycle),
@@ -43,7 +43,7 @@ impl Graph {
     }
 
     /// A transaction commits. Returns whether this is news.
-    pub(super) fn commit(&mut self, vertex: &Vertex) -> bool {
+    pub(crate) fn commit(&mut self, vertex: &Vertex) -> bool {
         let is_new = !self.vertices.contains_key(&vertex.txn);
         if is_new {
             self.vertices.insert(vertex.txn, vertex.clone());
@@ -52,12 +52,12 @@ impl Graph {
     }
 
     /// Another server has executed a transaction that is not executed here, on a cycle with these.
-    pub(super) fn is_on_cycle(&mut self, txn: Version, cycle: Arc<[Version]>) {
+    pub(crate) fn is_on_cycle(&mut self, txn: Version, cycle: Arc<[Version]>) {
         self.cycles.insert(txn, cycle);
     }
 
     /// A transaction of other partitions is decided.
-    pub(super) fn decide(&mut self, txn: Version) {
+    pub(crate) fn decide(&mut self, txn: Version) {
         self.remove(txn);
         self.decided.insert(txn);
         if self.decided.len() > REMOTE_AT_MOST {
@@ -67,7 +67,7 @@ impl Graph {
     }
 
     /// A transaction was executed here.
-    pub(super) fn remove(&mut self, txn: Version) {
+    pub(crate) fn remove(&mut self, txn: Version) {
         self.vertices.remove(&txn);
         self.cycles.remove(&txn);
     }
@@ -75,7 +75,7 @@ impl Graph {
     /// All transactions of a group; nothing, if there is only one.
     ///
     /// A server that still has to execute one of them needs to know that it belongs to the group.
-    pub(super) fn cycle(&self, group: &[Version]) -> Arc<[Vertex]> {
+    pub(crate) fn cycle(&self, group: &[Version]) -> Arc<[Vertex]> {
         match group.len() {
             1 => Arc::default(),
             _ => group.iter().filter_map(|txn| self.vertices.get(txn)).cloned().collect(),
@@ -84,7 +84,7 @@ impl Graph {
 
     /// Forgets transactions of other partitions that come before none of `open`. Those that are decided and began at
     /// `forget_us` or later are remembered.
-    pub(super) fn prune(&mut self, mut open: Vec<Version>, forget_us: u64) {
+    pub(crate) fn prune(&mut self, mut open: Vec<Version>, forget_us: u64) {
         let mut needed: BTreeSet<Version> = BTreeSet::new();
         while let Some(txn) = open.pop() {
             if !needed.insert(txn) {
@@ -100,7 +100,7 @@ impl Graph {
     }
 
     /// How many transactions it knows that are not decided.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.vertices.len() + self.cycles.len()
     }
 }

@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 
 use serried_actor::Settings;
 
-use super::super::message::Window;
+use super::vertex::Window;
 
 /// What a leader knows of the end of transactions.
 #[derive(Debug)]
-pub(super) struct Horizon {
+pub(crate) struct Horizon {
     /// By partition, the time below which its transactions have ended.
     over: BTreeMap<u16, u64>,
     /// The window that was proposed last.
@@ -20,22 +20,22 @@ pub(super) struct Horizon {
 
 impl Horizon {
     /// Starts from the window that is in the log.
-    pub(super) fn new(chosen: Window) -> Horizon {
+    pub(crate) fn new(chosen: Window) -> Horizon {
         Horizon { over: BTreeMap::new(), proposed: chosen }
     }
 
     /// What is or will be in the log.
-    pub(super) fn proposed(&self) -> Window {
+    pub(crate) fn proposed(&self) -> Window {
         self.proposed
     }
 
     /// All transactions of a partition that began before this time have ended.
-    pub(super) fn is_over(&mut self, partition: u16, below_us: u64) {
+    pub(crate) fn is_over(&mut self, partition: u16, below_us: u64) {
         self.over.insert(partition, below_us);
     }
 
     /// The window that is to be proposed, if it is another one. There are so many partitions.
-    pub(super) fn advance(
+    pub(crate) fn advance(
         &mut self,
         partitions: u16,
         now_us: u64,

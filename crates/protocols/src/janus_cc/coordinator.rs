@@ -1,0 +1,527 @@
+//! The client side: a coordinator for one client's calls.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serried_actor::{Actor, Context, Coordinate, Group, Settings};
+use serried_model::{NodeId, TxnId, Version};
+use serried_parts::{VersionClock, patience_with_proxy};
+use serried_procedures::{
+    Call, Datum, Operation, Outcome, Output, PieceId, ProcedureSet, Procedures, Registration,
+    Results as CallResults,
+};
+
+use super::in_use::InUse;
+use super::message::{
+    self, CallOf, End, Inquired, Message, NotAccepted, PieceResult, Reply, Request, Results, Task,
+    Work,
+};
+use super::run::{Requests, Run, Step};
+use super::{OF_SETS, server, sound};
+
+/// How long ends are collected before partitions are notified.
+const TELL_AFTER: Duration = Duration::from_millis(10);
+
+/// How long to wait before a call is started again under another set of procedures.
+const START_AGAIN: Duration = Duration::from_millis(20);
+
+/// The coordinator of one client's calls.
+#[derive(Debug)]
+pub struct Coordinator {
+    group: Group,
+    clock: VersionClock,
+    /// The time from which calls have to begin, in microseconds.
+    from_us: u64,
+    /// The set of procedures that is in use, as far as is known.
+    set: Option<Arc<InUse>>,
+    requests: BTreeMap<TxnId, Running>,
+    /// By transaction, the requests that are about it.
+    by_version: BTreeMap<Version, BTreeSet<TxnId>>,
+    /// By partition, the transactions that were executed everywhere.
+    ended: BTreeMap<u16, Vec<Version>>,
+}
+
+/// A request of a session.
+#[derive(Debug)]
+struct Running {
+    repeated: u32,
+    phase: Phase,
+}
+
+/// What a request waits for.
+#[derive(Debug)]
+enum Phase {
+    /// The set of procedures that is in use.
+    Waits(Operation),
+    /// A call or a registration, and what it can be started again from.
+    Runs { run: Box<Run>, set: Option<Arc<InUse>>, again: Option<Operation> },
+    /// What partitions know of a call.
+    Inquires { call: Version, unknown: BTreeMap<u16, u64> },
+    /// The set of procedures that is in use, for a session.
+    Lists,
+}
+
+/// The timers of a coordinator.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Timer {
+    /// Repeat the unanswered messages of a request.
+    Repeat(TxnId),
+    /// Notify partitions of transactions that were executed everywhere.
+    Tell,
+}
+
+type Cx<'a> = Context<'a, Coordinator>;
+
+impl Coordinator {
+    /// A coordinator for a client of `group`.
+    pub fn new(group: Group, _settings: &Settings) -> Coordinator {
+        Coordinator {
+            group,
+            clock: VersionClock::default(),
+            from_us: 0,
+            set: None,
+            requests: BTreeMap::new(),
+            by_version: BTreeMap::new(),
+            ended: BTreeMap::new(),
+        }
+    }
+
+    fn send(&self, at: u16, request: Request, cx: &mut Cx<'_>) {
+        cx.send(server(&self.group, at), Message::Request(request));
+    }
+
+    fn send_all(&self, requests: Requests, cx: &mut Cx<'_>) {
+        for (at, request) in requests {
+            self.send(at, request, cx);
+        }
+    }
+
+    fn repeat_later(&self, txn: TxnId, repeated: u32, cx: &mut Cx<'_>) {
+        cx.set_timer(Timer::Repeat(txn), patience_with_proxy(&self.group, repeated));
+    }
+
+    /// Begins a request, or begins it again.
+    fn begin(&mut self, txn: TxnId, operation: Operation, cx: &mut Cx<'_>) {
+        let Some(known) = self.set.clone() else { return self.wait(txn, operation, cx) };
+        match operation {
+            Operation::Call { procedure, inputs } => self.call(txn, procedure, inputs, known, cx),
+            Operation::Inquire { call } => {
+                let phase = Phase::Inquires { call, unknown: BTreeMap::new() };
+                self.requests.insert(txn, Running { repeated: 0, phase });
+                self.by_version.entry(call).or_default().insert(txn);
+                self.inquire(txn, cx);
+            }
+            Operation::Register { set, replaces } => {
+                let again =
+                    replaces.is_none().then(|| Operation::Register { set: set.clone(), replaces });
+                // Each request names the version that it replaces, so that one which arrives late replaces no later one.
+                let replaces = replaces.unwrap_or(known.version());
+                let participants = (0..self.group.partitions()).collect();
+                let work = Work { participants, task: Task::Register { set, replaces } };
+                let version = self.next_version(cx);
+                self.run(txn, Run::new(version, Arc::new(work)), None, again, cx);
+            }
+            Operation::List => {
+                self.requests.insert(txn, Running { repeated: 0, phase: Phase::Lists });
+                self.send(OF_SETS, Request::Set, cx);
+                self.repeat_later(txn, 0, cx);
+            }
+            Operation::GiveUp => {}
+        }
+    }
+
+    /// Asks for the set of procedures that is in use.
+    fn wait(&mut self, txn: TxnId, operation: Operation, cx: &mut Cx<'_>) {
+        self.requests.insert(txn, Running { repeated: 0, phase: Phase::Waits(operation) });
+        self.send(OF_SETS, Request::Set, cx);
+        self.repeat_later(txn, 0, cx);
+    }
+
+    fn next_version(&mut self, cx: &mut Cx<'_>) -> Version {
+        let clock = self.clock.next(cx.id(), cx.clock());
+        let timestamp_us = clock.timestamp_us.max(self.from_us);
+        self.from_us = self.from_us.max(timestamp_us + 1);
+        Version { timestamp_us, ..clock }
+    }
+
+    // Calls.
+
+    fn call(
+        &mut self,
+        txn: TxnId,
+        name: Arc<str>,
+        inputs: Vec<Datum>,
+        set: Arc<InUse>,
+        cx: &mut Cx<'_>,
+    ) {
+        let procedures = &set.set().procedures;
+        let Some(at) = procedures.iter().position(|procedure| procedure.name == *name) else {
+            let known = procedures.iter().map(|procedure| procedure.name.clone()).collect();
+            let version = set.version();
+            return self.end(txn, Outcome::NoSuchProcedure { version, known }, cx);
+        };
+        if let Err(wrong) = Call::new(&procedures[at], inputs.clone()) {
+            return self.end(txn, Outcome::InvalidInputs(wrong), cx);
+        }
+        let of = CallOf { set: set.version(), procedure: at as u16, inputs: inputs.clone() };
+        let participants = set.participants(&of, &self.group);
+        let version = self.next_version(cx);
+        cx.output((txn, Output::Began(version)));
+        let run = Run::new(version, Arc::new(Work { participants, task: Task::Call(of) }));
+        let again = Operation::Call { procedure: name, inputs };
+        self.run(txn, run, Some(set), Some(again), cx);
+    }
+
+    fn run(
+        &mut self,
+        txn: TxnId,
+        run: Run,
+        set: Option<Arc<InUse>>,
+        again: Option<Operation>,
+        cx: &mut Cx<'_>,
+    ) {
+        self.by_version.entry(run.txn()).or_default().insert(txn);
+        let step = run.begin();
+        let phase = Phase::Runs { run: Box::new(run), set, again };
+        self.requests.insert(txn, Running { repeated: 0, phase });
+        self.repeat_later(txn, 0, cx);
+        self.take(txn, step, cx);
+    }
+
+    fn take(&mut self, txn: TxnId, step: Step, cx: &mut Cx<'_>) {
+        match step {
+            Step::Send(requests) => {
+                if !requests.is_empty() {
+                    self.repeat_later(txn, 0, cx);
+                }
+                self.send_all(requests, cx);
+            }
+            Step::NotAccepted(why) => self.on_not_accepted(txn, why, cx),
+            Step::Executed(end, results) => self.on_executed(txn, end, results, cx),
+        }
+    }
+
+    /// No partition has taken the transaction on.
+    fn on_not_accepted(&mut self, txn: TxnId, why: NotAccepted, cx: &mut Cx<'_>) {
+        let Some(Running { phase, .. }) = self.forget(txn) else { return };
+        let (again, is_registration) = match phase {
+            Phase::Runs { again, run, .. } => {
+                (again, matches!(run.work().task, Task::Register { .. }))
+            }
+            _ => (None, false),
+        };
+        match (why, again) {
+            (NotAccepted::Late { from_us }, Some(again)) => {
+                self.from_us = self.from_us.max(from_us);
+                self.begin(txn, again, cx);
+            }
+            (NotAccepted::OtherSet, Some(again)) => self.begin_later(txn, again, cx),
+            _ if is_registration => {
+                // The caller has named the version to be replaced.
+                let version = self.set.as_ref().map_or(0, |set| set.version());
+                self.finish(txn, Output::Registered(Registration::Superseded { version }), cx);
+            }
+            _ => self.end(txn, Outcome::Forgotten, cx),
+        }
+    }
+
+    /// Begins a request again when the set of procedures is known that is in use now.
+    fn begin_later(&mut self, txn: TxnId, operation: Operation, cx: &mut Cx<'_>) {
+        self.set = None;
+        let phase = Phase::Waits(operation);
+        self.requests.insert(txn, Running { repeated: 0, phase });
+        cx.set_timer(Timer::Repeat(txn), START_AGAIN);
+    }
+
+    fn on_executed(
+        &mut self,
+        txn: TxnId,
+        end: Option<End>,
+        results: Vec<Results>,
+        cx: &mut Cx<'_>,
+    ) {
+        let Some(Running { phase, .. }) = self.forget(txn) else { return };
+        let Phase::Runs { run, set, again } = phase else { return };
+        if self.ended.is_empty() {
+            cx.set_timer(Timer::Tell, TELL_AFTER);
+        }
+        for at in run.work().participants.iter() {
+            self.ended.entry(*at).or_default().push(run.txn());
+        }
+        match (end, &run.work().task) {
+            (None | Some(End::Executed), Task::Call(of)) => {
+                // Without its set, an old call was executed, and its results are unknown.
+                let outcome = set.filter(|set| set.version() == of.set);
+                let outcome = outcome.and_then(|set| outcome_of(of, &set, results));
+                self.end(txn, outcome.unwrap_or(Outcome::Forgotten), cx);
+            }
+            (Some(End::OtherSet), Task::Call(_)) => match again {
+                Some(again) => self.begin_later(txn, again, cx),
+                None => self.end(txn, Outcome::NoEffect, cx),
+            },
+            (Some(End::Registered(registration)), Task::Register { .. }) => {
+                match (&registration, again) {
+                    (Registration::Superseded { .. }, Some(again)) => {
+                        self.begin_later(txn, again, cx);
+                    }
+                    _ => {
+                        self.set = None;
+                        self.finish(txn, Output::Registered(registration), cx);
+                    }
+                }
+            }
+            // No correct server reports this.
+            (_, Task::Call(_)) => self.end(txn, Outcome::Unknown, cx),
+            (_, Task::Register { .. }) => {
+                let version = self.set.as_ref().map_or(0, |set| set.version());
+                self.finish(txn, Output::Registered(Registration::Superseded { version }), cx);
+            }
+        }
+    }
+
+    // Inquiries.
+
+    fn inquire(&mut self, txn: TxnId, cx: &mut Cx<'_>) {
+        let Some(Running { repeated, phase: Phase::Inquires { call, .. } }) =
+            self.requests.get(&txn)
+        else {
+            return;
+        };
+        for at in 0..self.group.partitions() {
+            self.send(at, Request::Inquire { txn: *call }, cx);
+        }
+        self.repeat_later(txn, *repeated, cx);
+    }
+
+    fn on_known(&mut self, txn: TxnId, at: u16, known: Inquired, cx: &mut Cx<'_>) {
+        let Some(Running { phase: Phase::Inquires { call, unknown }, .. }) =
+            self.requests.get_mut(&txn)
+        else {
+            return;
+        };
+        let call = *call;
+        match known {
+            Inquired::Begun(work) => {
+                let needed = match &work.task {
+                    Task::Call(of) => of.set,
+                    Task::Register { .. } => return self.end(txn, Outcome::Unknown, cx),
+                };
+                let Some(set) = self.set.clone().filter(|set| set.version() >= needed) else {
+                    // This client does not know the set yet.
+                    self.set = None;
+                    return;
+                };
+                self.run(txn, Run::new(call, work).insisting(), Some(set), None, cx);
+            }
+            Inquired::Forgotten => self.end(txn, Outcome::Forgotten, cx),
+            Inquired::Unknown { from_us } => {
+                unknown.insert(at, from_us);
+                let is_closed = |from_us: &u64| *from_us > call.timestamp_us;
+                let all = unknown.len() == usize::from(self.group.partitions());
+                if all && unknown.values().all(is_closed) {
+                    self.end(txn, Outcome::NoEffect, cx);
+                }
+            }
+        }
+    }
+
+    // Sets of procedures.
+
+    fn on_set(&mut self, at: u16, version: u64, set: Arc<ProcedureSet>, cx: &mut Cx<'_>) {
+        if at != OF_SETS {
+            return; // Only this partition is asked.
+        }
+        let is_new = self.set.as_ref().is_none_or(|known| known.version() < version);
+        // A set that no compiler has made would not be in use.
+        if is_new && set.validate().is_ok() {
+            self.set = Some(Arc::new(InUse::new(version, set.clone())));
+        }
+        let mut begin = Vec::new();
+        for (txn, running) in &mut self.requests {
+            match &mut running.phase {
+                Phase::Waits(operation) if self.set.is_some() => {
+                    begin.push((*txn, operation.clone()));
+                }
+                Phase::Lists => begin.push((*txn, Operation::List)),
+                _ => {}
+            }
+        }
+        for (txn, operation) in begin {
+            let running = self.requests.remove(&txn).expect("it waits");
+            match (running.phase, operation) {
+                (Phase::Lists, _) => self.finish(txn, Output::Set(version, set.clone()), cx),
+                (_, operation) => self.begin(txn, operation, cx),
+            }
+        }
+    }
+
+    // Ends.
+
+    fn end(&mut self, txn: TxnId, outcome: Outcome, cx: &mut Cx<'_>) {
+        self.finish(txn, Output::Outcome(outcome), cx);
+    }
+
+    fn finish(&mut self, txn: TxnId, output: Output, cx: &mut Cx<'_>) {
+        self.forget(txn);
+        cx.cancel_timer(Timer::Repeat(txn));
+        cx.output((txn, output));
+    }
+
+    fn forget(&mut self, txn: TxnId) -> Option<Running> {
+        let running = self.requests.remove(&txn)?;
+        let version = match &running.phase {
+            Phase::Runs { run, .. } => run.txn(),
+            Phase::Inquires { call, .. } => *call,
+            Phase::Waits(_) | Phase::Lists => return Some(running),
+        };
+        if let Some(requests) = self.by_version.get_mut(&version) {
+            requests.remove(&txn);
+            if requests.is_empty() {
+                self.by_version.remove(&version);
+            }
+        }
+        Some(running)
+    }
+
+    fn give_up(&mut self, txn: TxnId, cx: &mut Cx<'_>) {
+        let Some(running) = self.forget(txn) else { return };
+        cx.cancel_timer(Timer::Repeat(txn));
+        let outcome = match running.phase {
+            Phase::Runs { run, .. } => match run.work().task {
+                Task::Call(_) => Outcome::Unknown,
+                Task::Register { .. } => return,
+            },
+            Phase::Inquires { .. } => Outcome::Unknown,
+            Phase::Waits(Operation::Call { .. }) => Outcome::NoEffect,
+            Phase::Waits(Operation::Inquire { .. }) => Outcome::Unknown,
+            Phase::Waits(_) | Phase::Lists => return,
+        };
+        cx.output((txn, Output::Outcome(outcome)));
+    }
+
+    fn on_reply(&mut self, from: NodeId, reply: Reply, cx: &mut Cx<'_>) {
+        let at = from.partition();
+        let about = |coordinator: &Coordinator, version: Version| -> Vec<TxnId> {
+            coordinator.by_version.get(&version).into_iter().flatten().copied().collect()
+        };
+        match reply {
+            Reply::PreAccepted { txn: version, .. }
+            | Reply::NotAccepted { txn: version, .. }
+            | Reply::Executed { txn: version, .. } => {
+                for txn in about(self, version) {
+                    if let Some(Running { phase: Phase::Runs { run, .. }, repeated }) =
+                        self.requests.get_mut(&txn)
+                    {
+                        *repeated = 0;
+                        let step = run.on_reply(at, reply.clone());
+                        self.take(txn, step, cx);
+                    }
+                }
+            }
+            Reply::Set { version, set } => self.on_set(at, version, set, cx),
+            Reply::Known { txn: version, known } => {
+                for txn in about(self, version) {
+                    self.on_known(txn, at, known.clone(), cx);
+                }
+            }
+            // Only servers ask for these.
+            Reply::Status { .. } | Reply::Results { .. } => {}
+        }
+    }
+}
+
+/// The outcome of a call that was executed. None if results are missing: no correct servers report that.
+fn outcome_of(of: &CallOf, set: &InUse, results: Vec<Results>) -> Option<Outcome> {
+    let procedure = set.procedure(of.procedure)?;
+    let mut call = set.call(of)?;
+    let mut known: BTreeMap<(PieceId, u32), message::Outcome> = BTreeMap::new();
+    let mut refused = None;
+    for Results { pieces, refused: of_server } in results {
+        for PieceResult { piece, number, outcome } in pieces {
+            if let Err(why) = &outcome {
+                refused.get_or_insert_with(|| why.clone());
+            }
+            known.insert((piece, number), outcome);
+        }
+        refused = refused.or(of_server);
+    }
+    if let Some(refused) = refused {
+        return Some(Outcome::Refused(refused));
+    }
+    loop {
+        let started = match call.start(procedure) {
+            Ok(started) if started.is_empty() => break,
+            Ok(started) => started,
+            Err(refused) => return Some(Outcome::Refused(refused)),
+        };
+        for start in started {
+            let place = (start.piece, start.occurrence);
+            call.executed(procedure, place, known.remove(&place)?.ok()?).ok()?;
+        }
+    }
+    if !call.has_executed_all() {
+        return None;
+    }
+    Some(match call.results(procedure) {
+        Ok(data) => {
+            let fields = procedure.returns.iter().map(|returned| returned.field.clone()).collect();
+            Outcome::Done(CallResults { fields, data })
+        }
+        Err(refused) => Outcome::Refused(refused),
+    })
+}
+
+impl Actor for Coordinator {
+    type Message = Message;
+    type Timer = Timer;
+    type Record = ();
+    type Output = (TxnId, Output);
+
+    fn on_message(&mut self, from: NodeId, message: Message, cx: &mut Cx<'_>) {
+        match message {
+            Message::Reply(reply) if sound::to_client(from, &reply, &self.group) => {
+                self.on_reply(from, reply, cx);
+            }
+            _ => cx.reject(|| {
+                format!("{from} has sent a message that no correct node sends to a client")
+            }),
+        }
+    }
+
+    fn on_timer(&mut self, timer: Timer, cx: &mut Cx<'_>) {
+        let txn = match timer {
+            Timer::Repeat(txn) => txn,
+            Timer::Tell => {
+                for (at, txns) in core::mem::take(&mut self.ended) {
+                    self.send(at, Request::End(txns), cx);
+                }
+                return;
+            }
+        };
+        let Some(running) = self.requests.get_mut(&txn) else { return };
+        running.repeated += 1;
+        let repeated = running.repeated;
+        let requests = match &running.phase {
+            Phase::Waits(_) | Phase::Lists => vec![(OF_SETS, Request::Set)],
+            Phase::Runs { run, .. } => run.unanswered(),
+            Phase::Inquires { .. } => {
+                if self.set.is_none() {
+                    self.send(OF_SETS, Request::Set, cx);
+                }
+                return self.inquire(txn, cx);
+            }
+        };
+        self.send_all(requests, cx);
+        self.repeat_later(txn, repeated, cx);
+    }
+}
+
+impl Coordinate<Procedures> for Coordinator {
+    fn on_operation(&mut self, txn: TxnId, operation: Operation, cx: &mut Cx<'_>) {
+        match operation {
+            Operation::GiveUp => self.give_up(txn, cx),
+            operation => self.begin(txn, operation, cx),
+        }
+    }
+}
