@@ -100,6 +100,8 @@ registry! {
     ]
     Procedures: [
         crate::rococo::Rococo,
+        crate::occ::OccProcedures,
+        crate::plain::PlainProcedures,
     ]
 }
 

@@ -127,7 +127,9 @@ impl Trial {
         let deadline = Duration::from_millis(if choices.impatient { 700 } else { 60_000 });
         for client in 0..clients {
             let client_loop = CallClient {
-                procedures: cluster.keyspace(client).with_options(CallOptions { deadline }),
+                procedures: cluster
+                    .keyspace(client)
+                    .with_options(CallOptions { deadline, ..CallOptions::default() }),
                 workload: workload.clone(),
                 measurement: measurement.clone(),
                 recorder: Some(recorder.clone()),

@@ -1,6 +1,7 @@
 //! A keyspace of stored procedures.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serried_actor::Timestamp;
 use serried_model::{Limits, Version};
@@ -133,7 +134,27 @@ impl ProcedureKeyspace {
         procedure: &str,
         inputs: impl Into<Vec<Datum>>,
     ) -> Result<Results, CallError> {
-        let inputs: Vec<Datum> = inputs.into();
+        self.call_counted(procedure, inputs).await.1
+    }
+
+    /// As [`ProcedureKeyspace::call`], and also returns how many attempts the call took. A call that meets a conflict with
+    /// others is tried again until the deadline.
+    pub async fn call_counted(
+        &self,
+        procedure: &str,
+        inputs: impl Into<Vec<Datum>>,
+    ) -> (u32, Result<Results, CallError>) {
+        let mut attempts = 0;
+        let result = self.try_call(procedure, inputs.into(), &mut attempts).await;
+        (attempts.max(1), result)
+    }
+
+    async fn try_call(
+        &self,
+        procedure: &str,
+        inputs: Vec<Datum>,
+        attempts: &mut u32,
+    ) -> Result<Results, CallError> {
         let bytes = inputs.iter().map(Datum::bytes).fold(procedure.len(), usize::saturating_add);
         let limit = self.limits.transaction_bytes;
         let named = || procedure.to_owned();
@@ -141,8 +162,23 @@ impl ProcedureKeyspace {
             return Err(CallError::TooLarge { procedure: named(), bytes, limit });
         }
         self.check_writable()?;
-        let operation = Operation::Call { procedure: procedure.into(), inputs };
-        let Calling { id, outcome } = self.request(operation, true).await.unwrap_or_default();
+        let limit = self.port.now() + self.options.deadline;
+        let name: Arc<str> = procedure.into();
+        let Calling { id, outcome } = loop {
+            *attempts += 1;
+            let operation = Operation::Call { procedure: name.clone(), inputs: inputs.clone() };
+            let left = limit.since(self.port.now());
+            let calling: Calling = self.request(operation, true, left).await.unwrap_or_default();
+            if calling.outcome != Some(Outcome::Conflict) {
+                break calling;
+            }
+            let wait = self.options.backoff.wait(*attempts, self.port.random());
+            let resume = self.port.now() + wait;
+            if resume >= limit {
+                break calling;
+            }
+            self.sleep_until(resume).await;
+        };
         let deadline = self.options.deadline;
         let call = || id.expect("a call that may have taken effect has an id");
         Err(match outcome {
@@ -156,6 +192,9 @@ impl ProcedureKeyspace {
                 CallError::Unknown { procedure: named(), call: call(), deadline }
             }
             Some(Outcome::Forgotten) => CallError::Forgotten { call: call() },
+            Some(Outcome::Conflict) => {
+                CallError::Conflict { procedure: named(), attempts: *attempts, deadline }
+            }
             Some(Outcome::NoEffect) | None => self.unavailable(format!("`{procedure}`")),
         })
     }
@@ -170,7 +209,10 @@ impl ProcedureKeyspace {
             Some(Output::Outcome(Outcome::Done(results))) => Ok(CallOutcome::Done(results)),
             Some(Output::Outcome(Outcome::Refused(refused))) => Ok(CallOutcome::Refused(refused)),
             Some(Output::Outcome(
-                Outcome::NoEffect | Outcome::NoSuchProcedure { .. } | Outcome::InvalidInputs(_),
+                Outcome::NoEffect
+                | Outcome::Conflict
+                | Outcome::NoSuchProcedure { .. }
+                | Outcome::InvalidInputs(_),
             )) => Ok(CallOutcome::NoEffect),
             Some(Output::Outcome(Outcome::Forgotten)) => Err(CallError::Forgotten { call }),
             _ => Err(self.unavailable(format!("the outcome of call {call}"))),
@@ -241,15 +283,17 @@ impl ProcedureKeyspace {
 
     /// The answer to a question; `None` if there is none before the deadline.
     async fn ask(&self, operation: Operation) -> Option<Output> {
-        self.request(operation, false).await.and_then(|Answered(output)| output)
+        self.request(operation, false, self.options.deadline)
+            .await
+            .and_then(|Answered(output)| output)
     }
 
     async fn request<A: Answer<Procedures>>(
         &self,
         operation: Operation,
         answers_when_given_up: bool,
+        deadline: Duration,
     ) -> Option<A> {
-        let deadline = self.options.deadline;
         let give_up = Operation::GiveUp;
         Call { operation, give_up, answers_when_given_up, deadline }.answer(&self.port).await
     }

@@ -186,7 +186,8 @@ impl Wing for Procedures {
     }
 
     fn statements(procedures: ProcedureKeyspace, deadline: Duration) -> Box<dyn Statements> {
-        let procedures = procedures.with_options(CallOptions { deadline });
+        let procedures =
+            procedures.with_options(CallOptions { deadline, ..CallOptions::default() });
         Box::new(ProcedureStatements { procedures })
     }
 }
