@@ -100,6 +100,9 @@ registry! {
     ]
     Procedures: [
         crate::rococo::Rococo,
+        crate::ncc::NccProcedures,
+        crate::two_phase_locking::TwoPhaseLockingWoundWaitProcedures,
+        crate::two_phase_locking::TwoPhaseLockingNoWaitProcedures,
         crate::occ::OccProcedures,
         crate::plain::PlainProcedures,
     ]

@@ -95,7 +95,7 @@ impl Wing for Procedures {
     }
 
     fn options(arguments: &LoadArguments) -> CallOptions {
-        CallOptions { deadline: arguments.deadline() }
+        CallOptions { deadline: arguments.deadline(), backoff: arguments.backoff() }
     }
 
     /// Registers the workload's procedures, and loads its rows.

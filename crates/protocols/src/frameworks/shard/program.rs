@@ -43,6 +43,7 @@ pub struct Rows<'a> {
 
 struct Seen {
     value: Option<Value>,
+    may_write: bool,
     is_written: bool,
 }
 
@@ -50,7 +51,8 @@ impl Rows<'_> {
     /// Reads a row. `may_write` is whether the program may write it later. After the control has given no answer, every row
     /// is absent, and the run has no effect.
     pub fn read(&mut self, key: &Key, may_write: bool) -> Option<Value> {
-        if let Some(seen) = self.seen.get(key) {
+        // A row that is to be written may have been read by a piece that only reads.
+        if let Some(seen) = self.seen.get(key).filter(|seen| seen.may_write || !may_write) {
             return seen.value.clone();
         }
         if self.is_stopped {
@@ -60,7 +62,8 @@ impl Rows<'_> {
             self.is_stopped = true;
             return None;
         };
-        self.seen.insert(key.clone(), Seen { value: value.clone(), is_written: false });
+        let seen = Seen { value: value.clone(), may_write, is_written: false };
+        self.seen.insert(key.clone(), seen);
         value
     }
 
@@ -68,7 +71,7 @@ impl Rows<'_> {
     pub fn write(&mut self, key: Key, value: Option<Value>) {
         self.read(&key, true);
         if !self.is_stopped {
-            self.seen.insert(key, Seen { value, is_written: true });
+            self.seen.insert(key, Seen { value, may_write: true, is_written: true });
         }
     }
 }
