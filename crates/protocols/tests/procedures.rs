@@ -597,6 +597,16 @@ fn refusals_are_consistent_and_sets_are_replaced_under_load_and_through_fail_ove
     twins_never_differ::<ShardedCalls<Queues<false>>>();
 }
 
+/// In these trials a call that loads rows was waiting for a lock while another client registered the set that follows.
+#[test]
+fn calls_under_a_former_set_end_before_one_under_the_next_takes_effect() {
+    let trial = Trial { seed: 1036, workload: "tpcc-calls", faults: Faults::All, replicas: None };
+    for trial in [trial, Trial { seed: 1086, faults: Faults::Network, ..trial }] {
+        let wrong = trial.run::<ShardedCalls<Locking<true>>>().wrong;
+        assert!(wrong.is_none(), "{}", wrong.unwrap_or_default());
+    }
+}
+
 #[test]
 fn a_refusal_that_is_not_validated_is_caught() {
     let found = (0..20).find_map(run_twins::<RefusalsAreNotValidated>);

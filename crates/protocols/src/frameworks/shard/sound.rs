@@ -99,7 +99,7 @@ fn request(from: NodeId, request: &Request, own: u16, group: &Group, runs_calls:
             runs_calls && is_plain && shot(wanted, own, group)
         }
         Request::Kept { txn } => runs_calls && version(*txn),
-        Request::Set => runs_calls,
+        Request::Set => runs_calls && own == OF_SETS,
         Request::Register { .. } => runs_calls && own == OF_SETS,
         Request::Install { .. } => {
             runs_calls && !from.is_coordinator() && from.partition() == OF_SETS

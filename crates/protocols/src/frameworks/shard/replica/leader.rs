@@ -338,6 +338,7 @@ impl<C: Control> Leader<C> {
         if let Some(resolution) = resolution {
             self.tell_participants(txn, decision, &resolution, common, cx);
         }
+        self.end_registration(common, cx);
     }
 
     /// Whether a transaction is admitted. Extends the window if needed.

@@ -114,6 +114,11 @@ impl Open {
         Open { standing, participants, validity, keys, call, kept, is_inherited, ..new }
     }
 
+    /// Whether it is a call under a set of procedures before this version.
+    pub(super) fn is_of_set_before(&self, version: u64) -> bool {
+        self.call.as_ref().is_some_and(|call| call.set < version)
+    }
+
     /// Whether its part says that it must not commit.
     pub(super) fn must_abort(&self) -> bool {
         self.kept.as_ref().is_some_and(|kept| kept.is_refused)

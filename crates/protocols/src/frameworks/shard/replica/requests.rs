@@ -74,6 +74,8 @@ impl<C: Control> Leader<C> {
                 let kept = common.table.kept(txn, cx.store()).filter(|_| has_committed);
                 self.reply_confirmed(from, Reply::Kept { txn, kept }, log, cx);
             }
+            // The client asks again.
+            Request::Set if !self.is_everywhere(common) => {}
             Request::Set => {
                 let (version, set) = in_use(common);
                 self.reply_confirmed(from, Reply::Set { version, set }, log, cx);

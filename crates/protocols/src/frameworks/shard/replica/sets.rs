@@ -1,9 +1,10 @@
 //! Which set of procedures is in use.
 //!
-//! The first shard decides: it puts a new set into its log, and then has every other shard put it into its own. A
-//! registration ends when all shards have done so. The next one begins only then, so the shards differ by one version at
-//! most. A leader refuses pieces of calls under another set than its own, and their clients call again. What is prepared
-//! consists of rows, so no transaction has to end first.
+//! The first shard decides: it puts a new set into its log, and then has every other shard put it into its own. From then on
+//! a shard refuses pieces of calls under the former set, and the calls that have no part yet. Their clients call again. A
+//! shard has *drained* when the calls under the former set that have a part have ended. A registration ends when all shards
+//! have the set and have drained. Until then no client learns the new set, so no call under it takes effect before one under
+//! the former. The next registration begins only then, so the shards differ by one version at most.
 //!
 //! A new leader of the first shard does not know which shards have the set, and asks all of them again.
 
@@ -16,9 +17,10 @@ use serried_procedures::{ProcedureSet, Registration};
 use super::super::OF_SETS;
 use super::super::calls::InUse;
 use super::super::control::Control;
-use super::super::message::{Entry, Led, Message, Reply, Request};
+use super::super::message::{Entry, Led, Message, Refusal, Reply, Request};
 use super::Cx;
 use super::leader::Leader;
+use super::open::{Open, Standing};
 use super::shard::Common;
 use crate::frameworks::replicated_log::ReplicatedLog;
 
@@ -34,8 +36,8 @@ pub(super) struct Sets {
     waiting: Vec<(NodeId, u64)>,
     /// At the first shard: the others that have the set which is in use here.
     installed: BTreeSet<u16>,
-    /// Elsewhere: the replica of the first shard that has asked last.
-    asker: Option<NodeId>,
+    /// Elsewhere: the replica of the first shard that has asked last, and the version that it has asked for.
+    asker: Option<(NodeId, u64)>,
 }
 
 /// The set in use, and its version: an empty one with version 0 if none was ever registered.
@@ -102,10 +104,14 @@ impl<C: Control> Leader<C> {
         common: &mut Common,
         cx: &mut Cx<'_, C>,
     ) {
-        if version <= in_use(common).0 {
+        let now = in_use(common).0;
+        if version <= now && self.has_drained(now) {
             return self.reply_confirmed(from, Reply::Installed { version }, log, cx);
         }
-        self.sets.asker = Some(from);
+        self.sets.asker = Some((from, version));
+        if version <= now {
+            return;
+        }
         let is_new = self.sets.proposed.as_ref().is_none_or(|(proposed, _)| *proposed < version);
         if is_new && set.validate().is_ok() {
             self.propose_set(version, set);
@@ -114,14 +120,17 @@ impl<C: Control> Leader<C> {
 
     /// A set that this leader has proposed is in use here.
     pub(super) fn on_set(&mut self, version: u64, common: &mut Common, cx: &mut Cx<'_, C>) {
-        self.sets.installed.clear();
-        if let Some(asker) = self.sets.asker.take() {
-            cx.send(asker, Message::Reply(Reply::Installed { version }));
+        let is_former =
+            |open: &Open| open.standing == Standing::Executing && open.is_of_set_before(version);
+        let former = self.open.iter().filter(|(_, open)| is_former(open));
+        for txn in former.map(|(txn, _)| *txn).collect::<Vec<_>>() {
+            self.discard(txn, Refusal::OtherSet { version }, common, cx);
         }
+        self.sets.installed.clear();
         self.advance_sets(common, cx);
     }
 
-    /// Another shard has put a set in use.
+    /// Another shard has put a set in use, and has drained.
     pub(super) fn on_installed(
         &mut self,
         shard: u16,
@@ -129,26 +138,54 @@ impl<C: Control> Leader<C> {
         common: &mut Common,
         cx: &mut Cx<'_, C>,
     ) {
-        if version >= in_use(common).0 && self.sets.installed.insert(shard) {
-            self.advance_sets(common, cx);
+        if version >= in_use(common).0 {
+            self.sets.installed.insert(shard);
+            self.end_registration(common, cx);
         }
     }
 
-    fn is_everywhere(&self, common: &Common) -> bool {
-        self.sets.installed.len() + 1 >= usize::from(common.group.partitions())
+    /// Whether all calls under former sets have ended here.
+    fn has_drained(&self, version: u64) -> bool {
+        !self.open.values().any(|open| open.is_of_set_before(version))
+    }
+
+    /// At the first shard: whether the set in use is so at all shards, and all have drained.
+    pub(super) fn is_everywhere(&self, common: &Common) -> bool {
+        let version = in_use(common).0;
+        version == 0
+            || (self.has_drained(version)
+                && self.sets.installed.len() + 1 >= usize::from(common.group.partitions()))
     }
 
     /// At the first shard: asks the shards that lack the set in use to install it, or ends its registration.
     pub(super) fn advance_sets(&mut self, common: &mut Common, cx: &mut Cx<'_, C>) {
         let (version, set) = in_use(common);
-        if common.shard() != OF_SETS || version == 0 {
+        if version == 0 {
             return;
         }
         let others = (0..common.group.partitions()).filter(|shard| *shard != OF_SETS);
+        let others = others.filter(|_| common.shard() == OF_SETS);
         for shard in others.filter(|shard| !self.sets.installed.contains(shard)) {
             let request = Request::Install { version, set: set.clone() };
             self.others.forget_leader(shard);
             self.others.send(shard, request, &common.group, cx);
+        }
+        self.end_registration(common, cx);
+    }
+
+    /// Reports that the set in use is so everywhere, or elsewhere than at the first shard, that this shard has drained.
+    pub(super) fn end_registration(&mut self, common: &mut Common, cx: &mut Cx<'_, C>) {
+        if self.sets.asker.is_none() && self.sets.waiting.is_empty() {
+            return;
+        }
+        let version = in_use(common).0;
+        if common.shard() != OF_SETS {
+            let asker = self.sets.asker.filter(|(_, asked)| *asked <= version);
+            if let Some((asker, _)) = asker.filter(|_| self.has_drained(version)) {
+                self.sets.asker = None;
+                cx.send(asker, Message::Reply(Reply::Installed { version }));
+            }
+            return;
         }
         let is_proposed = self.sets.proposed.as_ref().is_some_and(|(next, _)| *next > version);
         if self.is_everywhere(common) && !is_proposed {
