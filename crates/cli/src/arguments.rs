@@ -8,6 +8,7 @@ use clap::Args;
 use clap::builder::{
     PossibleValue, PossibleValuesParser, RangedI64ValueParser, RangedU64ValueParser,
 };
+use serried::Backoff;
 use serried_actor::Settings;
 use serried_model::{FamilyName, Geography, NodeId};
 use serried_protocols::ProtocolInfo;
@@ -160,6 +161,14 @@ impl LoadArguments {
 
     pub(crate) fn deadline(&self) -> Duration {
         Duration::from_secs_f64(self.deadline)
+    }
+
+    pub(crate) fn backoff(&self) -> Backoff {
+        let milliseconds = |ms: f64| Duration::from_secs_f64(ms / 1e3);
+        Backoff {
+            first: milliseconds(self.backoff_first_ms),
+            most: milliseconds(self.backoff_most_ms),
+        }
     }
 
     pub(crate) fn records(&self) -> bool {

@@ -82,7 +82,10 @@ impl Place {
             "--deadline must be 0 or more seconds"
         );
         let database = Database::connect(&self.address).await?;
-        let options = CallOptions { deadline: Duration::from_secs_f64(self.deadline) };
+        let options = CallOptions {
+            deadline: Duration::from_secs_f64(self.deadline),
+            ..CallOptions::default()
+        };
         let keyspace = database.procedures(&self.keyspace).await?.with_options(options);
         let result = act(keyspace).await;
         database.close().await;

@@ -38,9 +38,10 @@ Columns, of the measured part of a run:
 For registers, req/s is requests per second. A request is one operation, except
 in tail-at-scale. Costs are per request. A second table has the latencies of
 reads, writes and read-modify-writes.
-For procedures, call/s is calls that took effect per second. Calls that a check
-of their procedure has refused are no failures. A second table has the latencies
-of each procedure.
+For procedures, call/s is calls that took effect per second, commit % is per
+attempt, and attempts are per call that took effect. Calls that a check of their
+procedure has refused are no failures. A second table has the latencies of each
+procedure.
 
 ";
 
@@ -219,7 +220,9 @@ fn print_operations(rows: &[Row], calls: bool) {
         header.extend(ARRIVALS);
     }
     header.push(&rate);
-    header.extend(calls.then_some("refused"));
+    if calls {
+        header.extend(["commit %", "attempts", "refused"]);
+    }
     header.extend(["failed", "p50 ms", "p90 ms", "p99 ms", "p99.9 ms"]);
     if rows.iter().any(|row| row.costs.is_some()) {
         header.extend([&cpu, "servers", "clients", &messages, &flushes]);
@@ -233,7 +236,13 @@ fn print_operations(rows: &[Row], calls: bool) {
             line.extend(arrivals(report.arrivals.as_ref()));
         }
         line.push(format!("{:.0}", report.goodput_per_s));
-        line.extend(calls.then(|| report.rolled_back.to_string()));
+        if calls {
+            line.extend([
+                format!("{:.2}", report.commit_rate * 100.0),
+                format!("{:.3}", report.attempts_per_txn),
+                report.rolled_back.to_string(),
+            ]);
+        }
         line.extend([
             report.failed.to_string(),
             milliseconds(report.latency_us_p50),

@@ -11,7 +11,7 @@ use crate::{Code, Datum, Failure, Field, Slot, Table};
 /// and that all of its rows are at one server.
 ///
 /// The parts are evaluated in the order of the fields. A row's key may use the columns of the rows before it.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Body {
     /// The rows that it uses.
     pub rows: Vec<RowAccess>,
@@ -34,7 +34,7 @@ pub struct Body {
 }
 
 /// A row that a body uses.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RowAccess {
     /// The place of its table in the set.
     pub table: u16,
@@ -50,7 +50,7 @@ pub struct RowAccess {
 }
 
 /// A condition on which a piece insists.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Check {
     /// The condition.
     pub that: Code,
@@ -59,7 +59,7 @@ pub struct Check {
 }
 
 /// A column that a body writes. The row is created if it is absent.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct WriteColumn {
     /// The row, by its place in [`Body::rows`].
     pub row: u16,

@@ -13,7 +13,7 @@ pub struct Slot(pub u16);
 ///
 /// The compiler has checked the types of all operands. So evaluation fails only where a variant says so, and the
 /// compiler knows of each expression whether it can fail.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub enum Code {
     /// A datum that is known when the body is compiled.

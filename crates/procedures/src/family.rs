@@ -78,6 +78,8 @@ pub enum Outcome {
     },
     /// The inputs are wrong. Nothing was executed.
     InvalidInputs(InvalidInputs),
+    /// It met a conflict with other calls. It did not take effect, and never will. The session may call again.
+    Conflict,
     /// It was given up. It did not take effect, and never will.
     NoEffect,
     /// It was given up, and may still take effect.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Body, Code, Datum, Field, Mismatch, Table, Type};
 
 /// Tables, and procedures that use them. The offline checker accepts or refuses a set as a whole.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ProcedureSet {
     /// The tables, in the order of their declaration.
     pub tables: Vec<Table>,
@@ -14,7 +14,7 @@ pub struct ProcedureSet {
 }
 
 /// A transaction that is chopped into pieces.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Procedure {
     /// The name, unique in its set.
     pub name: String,
@@ -30,7 +30,7 @@ pub struct Procedure {
 }
 
 /// A result of a call.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Returned {
     /// Its name and type.
     pub field: Field,
@@ -47,7 +47,7 @@ pub struct Returned {
 pub struct PieceId(pub u16);
 
 /// A part of a procedure that one server executes atomically.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Piece {
     /// The name, unique in its procedure.
     pub name: String,
@@ -71,7 +71,7 @@ pub struct Piece {
 }
 
 /// How often a piece occurs in a call.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Multiplicity {
     /// Exactly once.
     Once,

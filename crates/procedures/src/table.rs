@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Datum, Field, Type};
 
 /// A table: rows with typed columns, found by a typed key.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Table {
     /// The name, unique in its set.
     pub name: String,
@@ -19,7 +19,7 @@ pub struct Table {
 }
 
 /// A column of a table.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Column {
     /// The name, unique in its table.
     pub name: String,

@@ -101,6 +101,11 @@ registry! {
     Procedures: [
         crate::rococo::Rococo,
         crate::janus_cc::JanusCc,
+        crate::ncc::NccProcedures,
+        crate::two_phase_locking::TwoPhaseLockingWoundWaitProcedures,
+        crate::two_phase_locking::TwoPhaseLockingNoWaitProcedures,
+        crate::occ::OccProcedures,
+        crate::plain::PlainProcedures,
     ]
 }
 

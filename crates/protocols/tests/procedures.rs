@@ -14,14 +14,20 @@ use std::time::Duration;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use serried_actor::{Group, Protocol, Settings, Timestamp};
+use serried_chop::compile;
 use serried_history::{CallHistory, CallRecorder, CallVerdict, TransactionGuarantee, check_calls};
 use serried_model::{FamilyName, Geography, Guarantee, NodeId};
-use serried_procedures::{Offers, Procedures};
+use serried_procedures::{Datum, Offers, ProcedureSet, Procedures};
+use serried_protocols::frameworks::shard::{self, ShardedCalls};
+use serried_protocols::frameworks::validation::Validation;
 use serried_protocols::janus_cc;
+use serried_protocols::ncc::Queues;
+use serried_protocols::occ::Locks;
 use serried_protocols::rehearsal::{Forgetting, Rehearsal};
+use serried_protocols::two_phase_locking::Locking;
 use serried_protocols::{Mutated, Visitor, promising, visit};
 use serried_session::CallOptions;
-use serried_sim::{Cluster, Configuration, Disk, Plan, Swarm};
+use serried_sim::{Cluster, Configuration, Disk, Fault, Plan, Scheduled, Swarm};
 use serried_workload::{
     CallClient, Measurement, ProcedureParameters, ProcedureWorkload, Window, audit_calls,
     make_ready, named_procedures,
@@ -130,7 +136,9 @@ impl Trial {
         let deadline = Duration::from_millis(if choices.impatient { 700 } else { 60_000 });
         for client in 0..clients {
             let client_loop = CallClient {
-                procedures: cluster.keyspace(client).with_options(CallOptions { deadline }),
+                procedures: cluster
+                    .keyspace(client)
+                    .with_options(CallOptions { deadline, ..CallOptions::default() }),
                 workload: workload.clone(),
                 measurement: measurement.clone(),
                 recorder: Some(recorder.clone()),
@@ -469,4 +477,206 @@ fn the_same_seed_gives_the_same_events() {
     for protocol in promising(FamilyName::Procedures) {
         visit(protocol.name, Twice).unwrap();
     }
+}
+
+/// Declares procedures on shards of which something is missing.
+macro_rules! broken_calls {
+    ($name:ident, $control:ty, $mutation:ident) => {
+        struct $name;
+
+        impl Protocol for $name {
+            const NAME: &'static str = stringify!($name);
+            const SUMMARY: &'static str = "broken on purpose";
+            const GUARANTEE: Guarantee = <$control as shard::Control>::GUARANTEE;
+            type Family = Procedures;
+            const OFFERS: Offers = shard::CALL_OFFERS;
+            type Message = shard::Message;
+            type Coordinator = shard::CallCoordinator<$control>;
+            type Replica = shard::Replica<$control>;
+
+            fn coordinator(group: Group, settings: &Settings) -> Self::Coordinator {
+                let mutation = Mutated::by(shard::Mutation::$mutation);
+                shard::CallCoordinator::new(group, settings, mutation)
+            }
+
+            fn replica(id: NodeId, group: Group, settings: &Settings) -> Self::Replica {
+                let mutation = Mutated::by(shard::Mutation::$mutation);
+                shard::Replica::running_calls(id, group, settings, mutation)
+            }
+        }
+    };
+}
+
+broken_calls!(ProgramsWithoutReadLocks, Locking<false>, ReadsUnlocked);
+broken_calls!(WaitingProgramsWithoutReadLocks, Locking<true>, ReadsUnlocked);
+broken_calls!(ReExecutionKeepsWrites, Queues<false>, KeepsOldWrites);
+broken_calls!(RefusalsAreNotValidated, Validation<Locks>, RefusalsUnvalidated);
+
+/// The first of some seeds with which the checkers find a mistake.
+fn caught<P: Protocol<Family = Procedures>>(workload: &'static str, faults: Faults) -> Option<u64> {
+    let wrong =
+        |seed: &u64| Trial { seed: *seed, workload, faults, replicas: None }.run::<P>().wrong;
+    let found = (0..60).find(|seed| wrong(seed).is_some());
+    println!("{}, {workload}: caught by seed {found:?}", P::NAME);
+    found
+}
+
+#[test]
+fn programs_whose_reads_are_not_locked_are_caught() {
+    assert!(caught::<ProgramsWithoutReadLocks>("list-append-calls", Faults::Network).is_some());
+    let waiting = caught::<WaitingProgramsWithoutReadLocks>("list-append-calls", Faults::Network);
+    assert!(waiting.is_some());
+}
+
+#[test]
+fn a_re_execution_that_keeps_the_old_writes_is_caught() {
+    assert!(caught::<ReExecutionKeepsWrites>("list-append-calls", Faults::All).is_some());
+}
+
+/// Two rows that are always equal, and a procedure that insists on that.
+const TWINS: &str = r#"
+[tables.twin]
+key = { id = "int" }
+columns = { value = "int" }
+
+[procedures.bump]
+inputs = { one = "int", other = "int" }
+
+[procedures.bump.pieces.first]
+rows = { twin = ["one"] }
+reads = ["twin.value"]
+writes.twin.value = "twin.value + 1"
+
+[procedures.bump.pieces.second]
+rows = { twin = ["other"] }
+reads = ["twin.value"]
+writes.twin.value = "twin.value + 1"
+
+[procedures.compare]
+inputs = { one = "int", other = "int" }
+returns = { value = "second.value" }
+
+[procedures.compare.pieces.first]
+rows = { twin = ["one"] }
+reads = ["twin.value"]
+outputs.value = "twin.value"
+
+[procedures.compare.pieces.second]
+rows = { twin = ["other"] }
+reads = ["twin.value"]
+checks = [{ that = "twin.value == first.value", otherwise = "the twins differ" }]
+outputs.value = "twin.value"
+"#;
+
+/// The same, and one more procedure.
+fn more_than_twins() -> ProcedureSet {
+    let more = r#"
+[procedures.look]
+inputs = { one = "int" }
+returns = { value = "look.value" }
+
+[procedures.look.pieces.look]
+rows = { twin = ["one"] }
+reads = ["twin.value"]
+outputs.value = "twin.value"
+"#;
+    compile(&format!("{TWINS}{more}")).expect("it has no mistakes")
+}
+
+/// How often each client calls.
+const CALLS: i64 = 40;
+
+/// Some clients bump pairs of rows, and others compare them. Meanwhile a leader crashes, and the set of procedures is
+/// replaced. Returns what is wrong.
+fn run_twins<P: Protocol<Family = Procedures>>(seed: u64) -> Option<String> {
+    let mut cluster = Cluster::<P>::new(Configuration {
+        seed,
+        partitions: 4,
+        clients: 5,
+        disk: Disk { keep_records: true, ..Disk::MEMORY },
+        ..Configuration::default()
+    });
+    let [begins, ends] = [2, 30].map(|ms| Timestamp(1_000_000_000 + ms * 1_000_000));
+    let fault = Fault::Crash((seed % 3) as usize);
+    cluster.schedule(Scheduled { begins, ends, fault });
+    let wrong: Arc<Mutex<Option<String>>> = Arc::default();
+    let bumped = Arc::new(Mutex::new(0_i64));
+    for client in 0..4 {
+        let (twins, wrong, bumped) = (cluster.keyspace(client), wrong.clone(), bumped.clone());
+        cluster.spawn(client, async move {
+            let set = compile(TWINS).expect("it has no mistakes");
+            // The set may be registered already, or have been replaced by the other one.
+            let _ = twins.register_in_place_of(0, set).await;
+            twins.sleep_until(Timestamp(1_000_000_000)).await;
+            let procedure = if client < 2 { "bump" } else { "compare" };
+            for _ in 0..CALLS {
+                match twins.call(procedure, [Datum::Int(1), Datum::Int(2)]).await {
+                    Ok(_) if client < 2 => *bumped.lock().unwrap() += 1,
+                    Ok(_) => {}
+                    Err(error) => drop(wrong.lock().unwrap().insert(error.to_string())),
+                }
+            }
+        });
+    }
+    let (twins, failed) = (cluster.keyspace(4), wrong.clone());
+    cluster.spawn(4, async move {
+        twins.sleep_until(Timestamp(1_005_000_000)).await;
+        if let Err(error) = twins.register(more_than_twins()).await {
+            *failed.lock().unwrap() = Some(error.to_string());
+        }
+    });
+    if let Err(stalled) = cluster.run_until_done(LIMIT) {
+        return Some(stalled.to_string());
+    }
+    let (twins, found) = (cluster.keyspace(4), Arc::new(Mutex::new(None)));
+    let look = found.clone();
+    cluster.spawn(4, async move {
+        let listed = twins.procedures().await.map(|registered| registered.version);
+        let looked = twins.call("look", [Datum::Int(2)]).await;
+        let looked = looked.map(|results| results.get("value").cloned());
+        *look.lock().unwrap() = Some((listed, looked));
+    });
+    if let Err(stalled) = cluster.run_until_done(LIMIT) {
+        return Some(stalled.to_string());
+    }
+    let Some((listed, looked)) = found.lock().unwrap().take() else {
+        return Some("the client has not looked".to_owned());
+    };
+    let bumped = *bumped.lock().unwrap();
+    if !matches!((&listed, &looked), (Ok(2), Ok(Some(Datum::Int(value)))) if *value == bumped) {
+        let told = wrong.lock().unwrap().take();
+        return Some(format!("{listed:?}, {looked:?} after {bumped} bumps; {told:?}"));
+    }
+    wrong.lock().unwrap().take()
+}
+
+fn twins_never_differ<P: Protocol<Family = Procedures>>() {
+    for seed in seeds(10) {
+        let wrong = run_twins::<P>(seed);
+        assert!(wrong.is_none(), "{}, seed {seed}: {}", P::NAME, wrong.unwrap_or_default());
+    }
+}
+
+#[test]
+fn refusals_are_consistent_and_sets_are_replaced_under_load_and_through_fail_over() {
+    twins_never_differ::<ShardedCalls<Locking<true>>>();
+    twins_never_differ::<ShardedCalls<Locking<false>>>();
+    twins_never_differ::<ShardedCalls<Validation<Locks>>>();
+    twins_never_differ::<ShardedCalls<Queues<false>>>();
+}
+
+/// In these trials a call that loads rows was waiting for a lock while another client registered the set that follows.
+#[test]
+fn calls_under_a_former_set_end_before_one_under_the_next_takes_effect() {
+    let trial = Trial { seed: 1036, workload: "tpcc-calls", faults: Faults::All, replicas: None };
+    for trial in [trial, Trial { seed: 1086, faults: Faults::Network, ..trial }] {
+        let wrong = trial.run::<ShardedCalls<Locking<true>>>().wrong;
+        assert!(wrong.is_none(), "{}", wrong.unwrap_or_default());
+    }
+}
+
+#[test]
+fn a_refusal_that_is_not_validated_is_caught() {
+    let found = (0..20).find_map(run_twins::<RefusalsAreNotValidated>);
+    assert!(found.is_some_and(|wrong| wrong.contains("the twins differ")));
 }

@@ -340,6 +340,14 @@ impl Measurement {
         }
     }
 
+    /// Enters attempts of a request that met conflicts, beside its last attempt.
+    pub fn enter_retries(&self, ended: Timestamp, retries: u32) {
+        let counts = &mut *self.lock();
+        if counts.window.contains(ended) {
+            counts.attempts += u64::from(retries);
+        }
+    }
+
     /// The latencies of the transactions or operations of a kind at these quantiles, in microseconds. `None` if there
     /// were none.
     pub fn quantiles_us(&self, kind: &str, quantiles: &[f64]) -> Option<Vec<u64>> {

@@ -142,7 +142,8 @@ impl TortureClient {
     /// Clients that call procedures, whose history goes into `file`.
     async fn procedures(&self, database: &Database, file: File) -> anyhow::Result<Started> {
         let keyspace = database.procedures(self.workload.name()).await?;
-        let keyspace = keyspace.with_options(CallOptions { deadline: DEADLINE });
+        let keyspace =
+            keyspace.with_options(CallOptions { deadline: DEADLINE, ..CallOptions::default() });
         let driver = Procedures::driver(&keyspace);
         let recorder = CallRecorder::writing_to(file).counting_from(epoch_ns(&*driver));
         let (recorder, notes) = (Arc::new(recorder), Arc::new(Notes::create(&self.history)?));

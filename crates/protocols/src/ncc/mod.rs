@@ -65,16 +65,20 @@
 //!   client learns the delay of its path alone.
 
 mod chain;
+mod programs;
 mod queues;
 #[cfg(test)]
 mod tests;
 
 pub use queues::Queues;
 
-use crate::frameworks::shard::Sharded;
+use crate::frameworks::shard::{Sharded, ShardedCalls};
 
 /// The protocol, with that for read-only transactions.
 pub type Ncc = Sharded<Queues<true>>;
 
 /// The protocol without that.
 pub type NccRw = Sharded<Queues<false>>;
+
+/// The protocol for stored procedures. A call that only reads runs like any other.
+pub type NccProcedures = ShardedCalls<Queues<false>>;

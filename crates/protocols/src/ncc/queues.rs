@@ -1,6 +1,7 @@
 //! Non-blocking execution, response timing control and smart retry (003 Algorithms 5.2 to 5.4).
 
 use core::fmt;
+use std::sync::Arc;
 
 use serried_model::{Guarantee, Key, Value, Version};
 use serried_parts::Map;
@@ -9,14 +10,14 @@ use smallvec::SmallVec;
 use super::chain::{Chain, Link};
 use crate::Mutated;
 use crate::frameworks::shard::{
-    AsOf, Control, Desk, Found, Glance, Item, Mutation, Part, Rounds, Shot, Snapshots, Stamp,
-    Validity, Written,
+    AsOf, Control, Desk, Found, Glance, Item, Mutation, Part, Program, Ran, Results, Rounds, Shot,
+    Snapshots, Stamp, Validity, Written,
 };
 
 /// The keys of a shard that transactions are at, and those transactions.
 pub struct Queues<const READ_ONLY: bool> {
-    chains: Map<Key, Chain>,
-    txns: Map<Version, Txn>,
+    pub(super) chains: Map<Key, Chain>,
+    pub(super) txns: Map<Version, Txn>,
     mutation: Mutated<Mutation>,
 }
 
@@ -28,41 +29,69 @@ impl<const READ_ONLY: bool> fmt::Debug for Queues<READ_ONLY> {
 
 /// A transaction that is not over.
 #[derive(Default)]
-struct Txn {
-    accesses: SmallVec<[Access; 4]>,
+pub(super) struct Txn {
+    pub(super) accesses: SmallVec<[Access; 4]>,
     /// The shots that were not released, but for the last.
     shots: SmallVec<[u16; 1]>,
     /// Its last shot was executed.
-    has_part: bool,
+    pub(super) has_part: bool,
     settled: bool,
+    /// The programs of its shots, in their order.
+    pub(super) programs: SmallVec<[(u16, Arc<dyn Program>); 1]>,
+    /// What they have returned.
+    pub(super) results: Results,
+    /// Whether a shot that is not the last was released. What it has read can't change any more.
+    pub(super) was_released: bool,
+    /// Whether its programs ran under a former leader. They can't be run again.
+    pub(super) is_inherited: bool,
+    /// Whether all that it has done was withdrawn, and is about to be done again.
+    pub(super) is_withdrawn: bool,
 }
 
 /// What it has done to a key.
-struct Access {
-    key: Key,
-    shot: u16,
-    read: Option<Read>,
+pub(super) struct Access {
+    pub(super) key: Key,
+    pub(super) shot: u16,
+    pub(super) read: Option<Read>,
     /// When what it has written takes effect.
-    written: Option<Stamp>,
-    released: bool,
+    pub(super) written: Option<Stamp>,
+    pub(super) released: bool,
 }
 
 /// What it has read there.
-struct Read {
+pub(super) struct Read {
     /// Which version.
-    stamp: Stamp,
+    pub(super) stamp: Stamp,
     /// Until when that was the most recent one, at least.
     until: Stamp,
 }
 
 impl Txn {
-    fn access(&mut self, key: &Key) -> Option<&mut Access> {
+    pub(super) fn access(&mut self, key: &Key) -> Option<&mut Access> {
         self.accesses.iter_mut().find(|access| access.key == *key)
+    }
+
+    /// The access to a key. If there is none, this shot makes it.
+    pub(super) fn access_at(&mut self, key: &Key, shot: u16) -> &mut Access {
+        let place = self.accesses.iter().position(|access| access.key == *key);
+        let place = place.unwrap_or_else(|| {
+            let key = key.clone();
+            self.accesses.push(Access { key, shot, read: None, written: None, released: false });
+            self.accesses.len() - 1
+        });
+        &mut self.accesses[place]
+    }
+}
+
+impl Access {
+    /// The version that the transaction sees at the key.
+    pub(super) fn version(&self) -> Option<Stamp> {
+        self.written.or_else(|| self.read.as_ref().map(|read| read.stamp))
     }
 }
 
 impl<const READ_ONLY: bool> Queues<READ_ONLY> {
-    fn chain<'a>(&'a mut self, key: &Key, desk: &mut Desk<'_>) -> &'a mut Chain {
+    pub(super) fn chain<'a>(&'a mut self, key: &Key, desk: &mut Desk<'_>) -> &'a mut Chain {
         if !self.chains.contains_key(key) {
             self.chains.insert(key.clone(), Chain::new(desk.row(key)));
         }
@@ -71,7 +100,7 @@ impl<const READ_ONLY: bool> Queues<READ_ONLY> {
 
     /// Reads the most recent version, unless that might wait for one who waits for this transaction (003 §5.2,
     /// "early abort").
-    fn read(&mut self, txn: Version, key: &Key, desk: &mut Desk<'_>) -> Option<Read> {
+    pub(super) fn read(&mut self, txn: Version, key: &Key, desk: &mut Desk<'_>) -> Option<Read> {
         let may_wait = self.mutation.is(Mutation::NoEarlyAbort);
         let chain = self.chain(key, desk);
         if !chain.answers_read() && chain.has_younger(txn, false) && !may_wait {
@@ -85,7 +114,7 @@ impl<const READ_ONLY: bool> Queues<READ_ONLY> {
 
     /// Makes a new version, with the same exception; and only if what the transaction has read of the key is the
     /// most recent one (003 §5.1, "a single logical request").
-    fn write(
+    pub(super) fn write(
         &mut self,
         txn: Version,
         key: &Key,
@@ -138,9 +167,10 @@ impl<const READ_ONLY: bool> Queues<READ_ONLY> {
     }
 
     /// Says what can be answered of a transaction (003 Algorithm 5.3).
-    fn release(&mut self, txn: Version, desk: &mut Desk<'_>) {
+    pub(super) fn release(&mut self, txn: Version, desk: &mut Desk<'_>) {
         let at_once = self.mutation.is(Mutation::NoResponseTimingControl);
-        let Some(own) = self.txns.get_mut(&txn).filter(|own| !own.settled) else { return };
+        let waits = |own: &&mut Txn| !own.settled && !own.is_withdrawn;
+        let Some(own) = self.txns.get_mut(&txn).filter(waits) else { return };
         for access in own.accesses.iter_mut().filter(|access| !access.released) {
             let chain = self.chains.get(&access.key);
             access.released = at_once
@@ -150,10 +180,11 @@ impl<const READ_ONLY: bool> Queues<READ_ONLY> {
                     (None, None) => true,
                 });
         }
-        let accesses = &own.accesses;
-        own.shots.retain(|number| {
+        let Txn { accesses, shots, was_released, .. } = own;
+        shots.retain(|number| {
             let waits = accesses.iter().any(|access| access.shot == *number && !access.released);
             if !waits {
+                *was_released = true;
                 desk.released(txn, *number);
             }
             waits
@@ -167,6 +198,9 @@ impl<const READ_ONLY: bool> Queues<READ_ONLY> {
     /// A transaction is over.
     fn end(&mut self, txn: Version, committed: Option<Stamp>, desk: &mut Desk<'_>) {
         let Some(own) = self.txns.remove(&txn) else { return };
+        if desk.runs_calls() && !self.mutation.is(Mutation::KeepsOldWrites) {
+            return self.end_call(txn, own, committed, desk);
+        }
         for Access { key, read, written, .. } in own.accesses {
             // It is there, unless responses leave too early.
             let Some(chain) = self.chains.get_mut(&key) else { continue };
@@ -262,15 +296,21 @@ impl<const READ_ONLY: bool> Control for Queues<READ_ONLY> {
             self.end(txn, None, desk);
             return desk.refused(txn, vec![key]);
         }
-        let own = self.txns.get_or_default(&txn);
-        match shot.participants {
-            Some(_) => {
-                own.has_part = true;
-                desk.executed(txn);
-            }
-            None => own.shots.push(shot.number),
+        self.end_shot(shot, desk);
+    }
+
+    fn run(&mut self, shot: &Shot, program: Arc<dyn Program>, desk: &mut Desk<'_>) {
+        let (txn, number) = (shot.txn, shot.number);
+        if let Err(key) = self.run_program(txn, number, &*program, desk) {
+            self.end(txn, None, desk);
+            return desk.refused(txn, vec![key]);
         }
-        self.release(txn, desk);
+        self.txns.get_or_default(&txn).programs.push((number, program));
+        self.end_shot(shot, desk);
+    }
+
+    fn ran(&self, txn: Version, shot: Option<u16>) -> Ran {
+        self.txns.get(&txn).map_or_else(Ran::default, |own| own.results.of(shot))
     }
 
     fn found(&mut self, txn: Version, keys: &[Key], desk: &mut Desk<'_>) -> Option<Vec<Found>> {
@@ -349,12 +389,19 @@ impl<const READ_ONLY: bool> Control for Queues<READ_ONLY> {
                 let own = self.txns.get_or_default(txn);
                 own.accesses.push(access);
                 own.has_part = true;
+                own.is_inherited = true;
             }
         }
         for Part { txn, items, .. } in parts {
             for item in items.iter().filter(|item| item.read.is_some()) {
                 let access = self.txns.get_mut(txn).and_then(|own| own.access(&item.key));
                 if access.is_some_and(|access| access.read.is_none()) {
+                    if desk.runs_calls() {
+                        // What it has written depends on what it had read.
+                        self.end(*txn, None, desk);
+                        desk.refused(*txn, vec![item.key.clone()]);
+                        break;
+                    }
                     // What it had read was never ready to commit, so it was not shown to any client.
                     let before = self.before_own(*txn, &item.key, desk);
                     self.read_again(*txn, &item.key, before, desk);
@@ -405,5 +452,21 @@ impl<const READ_ONLY: bool> Queues<READ_ONLY> {
     /// The version before the one that a transaction has written, if it has.
     fn before_own(&mut self, txn: Version, key: &Key, desk: &mut Desk<'_>) -> Stamp {
         self.chain(key, desk).before(txn).unwrap_or(Stamp::INITIAL)
+    }
+}
+
+impl<const READ_ONLY: bool> Queues<READ_ONLY> {
+    /// The requests of a shot were executed.
+    fn end_shot(&mut self, shot: &Shot, desk: &mut Desk<'_>) {
+        let txn = shot.txn;
+        let own = self.txns.get_or_default(&txn);
+        match shot.participants {
+            Some(_) => {
+                own.has_part = true;
+                desk.executed(txn);
+            }
+            None => own.shots.push(shot.number),
+        }
+        self.release(txn, desk);
     }
 }

@@ -37,11 +37,22 @@ mod tests;
 
 use serried_model::{Guarantee, Version};
 
-use crate::frameworks::shard::{Access, Rounds, Row, Sharded, Stamp, Validity};
+use crate::frameworks::shard::{
+    Access, Rounds, Row, RunsCalls, Sharded, ShardedCalls, Stamp, Validity,
+};
 use crate::frameworks::validation::{Holder, Rule, Validation};
 
 /// The protocol.
 pub type Occ = Sharded<Validation<Locks>>;
+
+/// The same for stored procedures: pieces read what is committed, and the call is validated when it prepares, in a round of
+/// its own (002 §5.1).
+pub type OccProcedures = ShardedCalls<Validation<Locks>>;
+
+impl RunsCalls for Validation<Locks> {
+    const NAME: &'static str = "occ-procedures";
+    const SUMMARY: &'static str = "procedures with optimistic concurrency control: runs pieces at once, and validates the call";
+}
 
 /// Validated reads are shared locks, validated writes exclusive ones.
 #[derive(Debug)]

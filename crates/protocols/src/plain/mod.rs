@@ -20,11 +20,21 @@ mod tests;
 
 use serried_model::{Guarantee, Version};
 
-use crate::frameworks::shard::{Access, Rounds, Row, Sharded, Snapshots, Stamp, Validity};
+use crate::frameworks::shard::{
+    Access, Rounds, Row, RunsCalls, Sharded, ShardedCalls, Snapshots, Stamp, Validity,
+};
 use crate::frameworks::validation::{Holder, Rule, Validation};
 
 /// The protocol.
 pub type Plain = Sharded<Validation<Nothing>>;
+
+/// The same for stored procedures. Pieces are executed at once, and a call takes one round trip for each round of pieces.
+pub type PlainProcedures = ShardedCalls<Validation<Nothing>>;
+
+impl RunsCalls for Validation<Nothing> {
+    const NAME: &'static str = "plain-procedures";
+    const SUMMARY: &'static str = "procedures without concurrency control: what the others cost is what they do more than this";
+}
 
 /// Nothing is checked.
 #[derive(Debug)]

@@ -1,6 +1,7 @@
 //! The locks of a shard, and what transactions do under them.
 
 use core::fmt;
+use std::sync::Arc;
 
 use serried_model::{Guarantee, Key, Value, Version};
 use serried_parts::{LockMode, LockTable, Map};
@@ -8,7 +9,8 @@ use smallvec::SmallVec;
 
 use crate::Mutated;
 use crate::frameworks::shard::{
-    Accesses, Control, Desk, Found, Item, Mutation, Part, Read, Rounds, Shot, Stamp, Validity,
+    Accesses, Control, Desk, Found, Item, Mutation, Part, Program, Ran, Read, Results, Rounds,
+    RunsCalls, Shot, Stamp, Validity, run,
 };
 
 /// The keys of a shard that are locked, and the transactions that have locked them or wait; they wait only if
@@ -35,6 +37,10 @@ struct Txn {
     wants: SmallVec<[Want; 1]>,
     /// The shots that wait.
     shots: SmallVec<[u16; 1]>,
+    /// The programs of shots that wait for locks. When such a shot waits for nothing any more, its program is run again.
+    programs: SmallVec<[(u16, Arc<dyn Program>); 1]>,
+    /// What its programs have returned.
+    results: Results,
     /// Its last shot was executed: it waits for nothing, and can't be wounded.
     has_part: bool,
 }
@@ -45,11 +51,13 @@ struct Want {
     key: Key,
     /// What it writes; none if it reads.
     write: Option<Option<Value>>,
+    /// Whether it reads for a program that may write.
+    may_write: bool,
 }
 
 impl Want {
     fn mode(&self) -> LockMode {
-        mode(self.write.as_ref())
+        if self.may_write { LockMode::Exclusive } else { mode(self.write.as_ref()) }
     }
 }
 
@@ -67,8 +75,10 @@ fn wants(shot: &Shot) -> impl Iterator<Item = Want> {
         shot: number,
         key: write.key.clone(),
         write: Some(write.value.clone()),
+        may_write: false,
     });
-    let read = move |key: &Key| Want { shot: number, key: key.clone(), write: None };
+    let read =
+        move |key: &Key| Want { shot: number, key: key.clone(), write: None, may_write: false };
     writes.chain(shot.reads.iter().map(read))
 }
 
@@ -79,21 +89,46 @@ impl Txn {
             accesses: Accesses::default(),
             wants: SmallVec::new(),
             shots: SmallVec::new(),
+            programs: SmallVec::new(),
+            results: Results::default(),
             has_part: false,
         }
     }
 
     /// It has the lock that it needs.
     fn take(&mut self, txn: Version, want: Want, desk: &mut Desk<'_>) {
-        let newest = desk.row(&want.key).newest();
-        self.from = self.from.max(newest.stamp.next_of(txn));
-        if want.write.is_some() {
-            self.from = self.from.max(newest.read_at.next_of(txn));
-        }
+        self.come_after(txn, &want.key, want.write.is_some(), desk);
         let access = self.accesses.of_mut(&want.key);
         match want.write {
             None => access.read = Some(Read::newest(&want.key, desk)),
             write => access.write = write,
+        }
+    }
+
+    /// It reads or writes a key, and so comes after what was done to it.
+    fn come_after(&mut self, txn: Version, key: &Key, writes: bool, desk: &mut Desk<'_>) {
+        let newest = desk.row(key).newest();
+        self.from = self.from.max(newest.stamp.next_of(txn));
+        if writes {
+            self.from = self.from.max(newest.read_at.next_of(txn));
+        }
+    }
+
+    /// What a program reads: what its transaction has written, or the newest version.
+    fn value(&mut self, txn: Version, key: &Key, desk: &mut Desk<'_>) -> Option<Value> {
+        if self
+            .accesses
+            .of(key)
+            .is_none_or(|access| access.read.is_none() && access.write.is_none())
+        {
+            let (key, write, may_write) = (key.clone(), None, false);
+            self.take(txn, Want { shot: 0, key, write, may_write }, desk);
+        }
+        let access = self.accesses.of(key)?;
+        match (&access.write, &access.read) {
+            (Some(written), _) => written.clone(),
+            (None, Some(read)) => read.found.as_ref().and_then(|found| found.value.clone()),
+            (None, None) => None,
         }
     }
 }
@@ -104,7 +139,7 @@ impl<const WAITS: bool> Locking<WAITS> {
     }
 
     fn needs_no_lock(&self, want: &Want) -> bool {
-        want.write.is_none() && self.mutation.is(Mutation::ReadsUnlocked)
+        want.mode() == LockMode::Shared && self.mutation.is(Mutation::ReadsUnlocked)
     }
 
     fn can_be_wounded(&mut self, holder: Version) -> bool {
@@ -126,8 +161,18 @@ impl<const WAITS: bool> Locking<WAITS> {
     /// Takes the locks that a shot needs, or waits for them.
     fn lock_or_wait(&mut self, shot: &Shot, desk: &mut Desk<'_>) {
         let (txn, number) = (shot.txn, shot.number);
+        self.request(txn, wants(shot), desk);
+        let own = self.txn(txn);
+        match own.wants.iter().any(|want| want.shot == number) {
+            true => own.shots.push(number),
+            false => desk.released(txn, number),
+        }
+    }
+
+    /// Takes these locks, or has the transaction wait for them. Younger transactions in its way are refused.
+    fn request(&mut self, txn: Version, wants: impl Iterator<Item = Want>, desk: &mut Desk<'_>) {
         let mut waits: SmallVec<[Key; 4]> = SmallVec::new();
-        for want in wants(shot) {
+        for want in wants {
             if self.needs_no_lock(&want) || self.locks.lock(&want.key, txn, want.mode()) {
                 self.txn(txn).take(txn, want, desk);
             } else {
@@ -138,22 +183,84 @@ impl<const WAITS: bool> Locking<WAITS> {
         // It is in all queues by now, so no younger transaction gets the locks.
         for key in waits {
             for holder in self.locks.in_the_way_of(&key, txn) {
-                if holder > txn && self.can_be_wounded(holder) {
+                // One that was ended before may have been another that is in the way.
+                let is_open = self.txns.contains_key(&holder);
+                if is_open && holder > txn && self.can_be_wounded(holder) {
                     self.end(holder, desk);
                     desk.refused(holder, vec![key.clone()]);
                 }
             }
         }
-        let own = self.txn(txn);
-        match own.wants.iter().any(|want| want.shot == number) {
-            true => own.shots.push(number),
-            false => desk.released(txn, number),
+    }
+
+    /// Runs the program of a shot, as soon as it has all locks. A program finds some of its rows only by others, so it is run
+    /// again with each further lock. Returns false if the transaction has been refused.
+    fn run_program(&mut self, txn: Version, number: u16, desk: &mut Desk<'_>) -> bool {
+        loop {
+            let unlocked = self.mutation.is(Mutation::ReadsUnlocked);
+            let Locking { locks, txns, .. } = self;
+            // One that waited may have been wounded for a transaction that got a lock before it.
+            let Some(own) = txns.get_mut(&txn) else { return false };
+            if own.wants.iter().any(|want| want.shot == number) {
+                own.shots.push(number);
+                return true;
+            }
+            let place = own.programs.iter().position(|(of, _)| *of == number);
+            let Some(place) = place else { return true };
+            let program = own.programs[place].1.clone();
+            let mut missing = None;
+            let done = run(&*program, &mut |key, may_write| {
+                desk.read_row();
+                let mode = if may_write { LockMode::Exclusive } else { LockMode::Shared };
+                if locks.held(key, txn) < Some(mode) && (may_write || !unlocked) {
+                    missing = Some((key.clone(), may_write));
+                    return None;
+                }
+                Some(own.value(txn, key, desk))
+            });
+            if let Some((ran, writes)) = done {
+                for (key, value) in writes {
+                    own.come_after(txn, &key, true, desk);
+                    own.accesses.of_mut(&key).write = Some(value);
+                }
+                own.results.set(number, ran);
+                own.programs.remove(place);
+                return true;
+            }
+            let Some((key, may_write)) = missing else { return true };
+            let want = Want { shot: number, key, write: None, may_write };
+            if !self.lock_for_program(txn, core::iter::once(want), desk) {
+                return false;
+            }
         }
+    }
+
+    /// Takes locks for a program, or waits for them. Returns false if that can't be, and the transaction has been refused.
+    fn lock_for_program(
+        &mut self,
+        txn: Version,
+        wants: impl Iterator<Item = Want>,
+        desk: &mut Desk<'_>,
+    ) -> bool {
+        if WAITS {
+            self.request(txn, wants, desk);
+            return self.txns.contains_key(&txn);
+        }
+        for want in wants {
+            if !self.needs_no_lock(&want) && !self.locks.try_lock(&want.key, txn, want.mode()) {
+                self.end(txn, desk);
+                desk.refused(txn, vec![want.key]);
+                return false;
+            }
+            self.txn(txn).take(txn, want, desk);
+        }
+        true
     }
 
     /// A transaction has got a lock for which it has waited.
     fn granted(&mut self, txn: Version, key: &Key, desk: &mut Desk<'_>) {
-        let own = self.txn(txn);
+        // It may have been wounded for a transaction that got a lock at the same time, and has run its program.
+        let Some(own) = self.txns.get_mut(&txn) else { return };
         for want in core::mem::take(&mut own.wants) {
             if want.key == *key {
                 own.take(txn, want, desk);
@@ -161,20 +268,36 @@ impl<const WAITS: bool> Locking<WAITS> {
                 own.wants.push(want);
             }
         }
-        let wants = &own.wants;
-        own.shots.retain(|number| {
+        let Txn { wants, programs, shots, .. } = own;
+        let mut to_run: SmallVec<[u16; 1]> = SmallVec::new();
+        shots.retain(|number| {
             let waits = wants.iter().any(|want| want.shot == *number);
-            if !waits {
+            if !waits && programs.iter().any(|(of, _)| of == number) {
+                to_run.push(*number);
+            } else if !waits {
                 desk.released(txn, *number);
             }
             waits
         });
+        for number in to_run {
+            self.run_and_release(txn, number, desk);
+        }
+    }
+
+    /// Runs the program of a shot, and reports the shot as executed when it has been.
+    fn run_and_release(&mut self, txn: Version, number: u16, desk: &mut Desk<'_>) {
+        if self.run_program(txn, number, desk)
+            && !self.txn(txn).programs.iter().any(|(of, _)| *of == number)
+        {
+            desk.released(txn, number);
+        }
     }
 
     /// The program has ended, and does not need what it still waits for.
     fn stop_waiting(&mut self, txn: Version, desk: &mut Desk<'_>) {
         let own = self.txn(txn);
         own.shots.clear();
+        own.programs.clear();
         for want in core::mem::take(&mut own.wants) {
             for next in self.locks.stop_waiting(&want.key, txn) {
                 self.granted(next, &want.key, desk);
@@ -231,6 +354,41 @@ impl<const WAITS: bool> Control for Locking<WAITS> {
         desk.settled(txn);
     }
 
+    fn run(&mut self, shot: &Shot, program: Arc<dyn Program>, desk: &mut Desk<'_>) {
+        let (txn, number) = (shot.txn, shot.number);
+        if !self.txns.contains_key(&txn) {
+            self.txns.insert(txn, Txn::new(txn));
+        }
+        let is_last = shot.participants.is_some();
+        if WAITS && is_last {
+            // A last shot must not wait, so it has no program. No correct client sends this.
+            self.end(txn, desk);
+            return desk.refused(txn, Vec::new());
+        }
+        self.txn(txn).programs.push((number, program.clone()));
+        let known = program.known().iter().map(|known| Want {
+            shot: number,
+            key: known.key.clone(),
+            write: None,
+            may_write: known.writes,
+        });
+        if !self.lock_for_program(txn, known, desk) {
+            return;
+        }
+        if !is_last {
+            return self.run_and_release(txn, number, desk);
+        }
+        if self.run_program(txn, number, desk) {
+            self.txn(txn).has_part = true;
+            desk.executed(txn);
+            desk.settled(txn);
+        }
+    }
+
+    fn ran(&self, txn: Version, shot: Option<u16>) -> Ran {
+        self.txns.get(&txn).map_or_else(Ran::default, |own| own.results.of(shot))
+    }
+
     fn found(&mut self, txn: Version, keys: &[Key], desk: &mut Desk<'_>) -> Option<Vec<Found>> {
         self.txns.get(&txn)?.accesses.found(keys, desk)
     }
@@ -262,4 +420,17 @@ impl<const WAITS: bool> Control for Locking<WAITS> {
             desk.settled(txn);
         }
     }
+}
+
+impl<const WAITS: bool> RunsCalls for Locking<WAITS> {
+    const NAME: &'static str = if WAITS {
+        "two-phase-locking-wound-wait-procedures"
+    } else {
+        "two-phase-locking-no-wait-procedures"
+    };
+    const SUMMARY: &'static str = if WAITS {
+        "procedures that lock their rows, wait for older calls and have younger ones abort"
+    } else {
+        "procedures that lock their rows, and abort where they would have to wait"
+    };
 }

@@ -61,10 +61,16 @@ mod tests;
 
 pub use locking::Locking;
 
-use crate::frameworks::shard::Sharded;
+use crate::frameworks::shard::{Sharded, ShardedCalls};
 
 /// Wound-wait: an older transaction wounds younger ones that are in its way, and a younger one waits.
 pub type TwoPhaseLockingWoundWait = Sharded<Locking<true>>;
 
 /// No-wait: a transaction that can't have a lock at once is refused.
 pub type TwoPhaseLockingNoWait = Sharded<Locking<false>>;
+
+/// Wound-wait for stored procedures (002 §5.1): pieces lock their rows, and the call is prepared in a round of its own.
+pub type TwoPhaseLockingWoundWaitProcedures = ShardedCalls<Locking<true>>;
+
+/// No-wait for stored procedures. The last pieces and the prepare are one round.
+pub type TwoPhaseLockingNoWaitProcedures = ShardedCalls<Locking<false>>;

@@ -8,7 +8,7 @@ use serried_actor::{Actor, Protocol, Timestamp};
 use serried_model::Geography;
 use serried_procedures::Procedures;
 use serried_protocols::Visitor;
-use serried_session::CallOptions;
+use serried_session::{Backoff, CallOptions};
 use serried_sim::{Cluster, Configuration, Disk, NetworkFaults};
 use serried_workload::{CallClient, Measurement, ProcedureParameters, ProcedureWorkload, Window};
 
@@ -134,7 +134,9 @@ impl Visitor<Procedures> for Run<'_> {
         let times = [point.warm_up_s, point.measured_s].map(Duration::from_secs_f64);
         let window = Window::new(Timestamp(0), Duration::ZERO, FOR_EVER, Duration::ZERO);
         let measurement = Arc::new(Measurement::new(window));
-        let options = CallOptions { deadline: Duration::from_secs(3600) };
+        // 002's systems try again at once.
+        let backoff = Backoff { first: Duration::ZERO, most: Duration::ZERO };
+        let options = CallOptions { deadline: Duration::from_secs(3600), backoff };
         for client in 0..point.clients {
             let call_client = CallClient {
                 procedures: cluster.keyspace(client).with_options(options),

@@ -49,6 +49,19 @@ pub enum CallError {
         /// The deadline that was set.
         deadline: Duration,
     },
+    /// The call met conflicts with others until its deadline. Nothing took effect. Wait longer, or have fewer calls use the
+    /// same rows at a time.
+    #[error(
+        "`{procedure}` met conflicts with other calls in all of its {attempts} attempts within {deadline:?}; nothing took effect"
+    )]
+    Conflict {
+        /// The procedure.
+        procedure: String,
+        /// How many attempts there were.
+        attempts: u32,
+        /// The deadline that was set.
+        deadline: Duration,
+    },
     /// A majority of the nodes can't write, mostly because their disks are full. Nothing took effect.
     #[error("the keyspace is read-only: {reason}")]
     ReadOnly {

@@ -1,6 +1,7 @@
 //! A keyspace of stored procedures.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serried_actor::Timestamp;
 use serried_model::{Limits, Version};
@@ -67,8 +68,11 @@ struct Calling {
     id: Option<Version>,
     outcome: Option<Outcome>,
     /// Is told of the id.
-    noted: Option<Box<dyn Fn(Version) + Send>>,
+    noted: Option<Noted>,
 }
+
+/// What a program does with the id of a call.
+type Noted = Box<dyn Fn(Version) + Send>;
 
 impl Answer<Procedures> for Calling {
     fn take_in(&mut self, output: Output) -> bool {
@@ -138,7 +142,19 @@ impl ProcedureKeyspace {
         procedure: &str,
         inputs: impl Into<Vec<Datum>>,
     ) -> Result<Results, CallError> {
-        self.call_into(Calling::default(), procedure, inputs.into()).await
+        self.call_counted(procedure, inputs).await.1
+    }
+
+    /// As [`ProcedureKeyspace::call`], and also returns how many attempts the call took. A call that meets a conflict with
+    /// others is tried again until the deadline.
+    pub async fn call_counted(
+        &self,
+        procedure: &str,
+        inputs: impl Into<Vec<Datum>>,
+    ) -> (u32, Result<Results, CallError>) {
+        let mut attempts = 0;
+        let result = self.try_call(None, procedure, inputs.into(), &mut attempts).await;
+        (attempts.max(1), result)
     }
 
     /// As [`ProcedureKeyspace::call`], and tells `noted` the call's id as soon as it has one, or has another one. A program
@@ -153,15 +169,15 @@ impl ProcedureKeyspace {
         inputs: impl Into<Vec<Datum>>,
         noted: impl Fn(Version) + Send + 'static,
     ) -> Result<Results, CallError> {
-        let calling = Calling { noted: Some(Box::new(noted)), ..Calling::default() };
-        self.call_into(calling, procedure, inputs.into()).await
+        self.try_call(Some(Box::new(noted)), procedure, inputs.into(), &mut 0).await
     }
 
-    async fn call_into(
+    async fn try_call(
         &self,
-        calling: Calling,
+        mut noted: Option<Noted>,
         procedure: &str,
         inputs: Vec<Datum>,
+        attempts: &mut u32,
     ) -> Result<Results, CallError> {
         let bytes = inputs.iter().map(Datum::bytes).fold(procedure.len(), usize::saturating_add);
         let limit = self.limits.transaction_bytes;
@@ -170,9 +186,25 @@ impl ProcedureKeyspace {
             return Err(CallError::TooLarge { procedure: named(), bytes, limit });
         }
         self.check_writable()?;
-        let operation = Operation::Call { procedure: procedure.into(), inputs };
-        let answer = self.request_into(calling, operation, true).await;
-        let Calling { id, outcome, .. } = answer.unwrap_or_default();
+        let limit = self.port.now() + self.options.deadline;
+        let name: Arc<str> = procedure.into();
+        let Calling { id, outcome, .. } = loop {
+            *attempts += 1;
+            let operation = Operation::Call { procedure: name.clone(), inputs: inputs.clone() };
+            let left = limit.since(self.port.now());
+            let begun = Calling { noted: noted.take(), ..Calling::default() };
+            let mut calling = self.request(begun, operation, true, left).await.unwrap_or_default();
+            if calling.outcome != Some(Outcome::Conflict) {
+                break calling;
+            }
+            let wait = self.options.backoff.wait(*attempts, self.port.random());
+            let resume = self.port.now() + wait;
+            if resume >= limit {
+                break calling;
+            }
+            noted = calling.noted.take();
+            self.sleep_until(resume).await;
+        };
         let deadline = self.options.deadline;
         let call = || id.expect("a call that may have taken effect has an id");
         Err(match outcome {
@@ -186,6 +218,9 @@ impl ProcedureKeyspace {
                 CallError::Unknown { procedure: named(), call: call(), deadline }
             }
             Some(Outcome::Forgotten) => CallError::Forgotten { call: call() },
+            Some(Outcome::Conflict) => {
+                CallError::Conflict { procedure: named(), attempts: *attempts, deadline }
+            }
             Some(Outcome::NoEffect) | None => self.unavailable(format!("`{procedure}`")),
         })
     }
@@ -200,7 +235,10 @@ impl ProcedureKeyspace {
             Some(Output::Outcome(Outcome::Done(results))) => Ok(CallOutcome::Done(results)),
             Some(Output::Outcome(Outcome::Refused(refused))) => Ok(CallOutcome::Refused(refused)),
             Some(Output::Outcome(
-                Outcome::NoEffect | Outcome::NoSuchProcedure { .. } | Outcome::InvalidInputs(_),
+                Outcome::NoEffect
+                | Outcome::Conflict
+                | Outcome::NoSuchProcedure { .. }
+                | Outcome::InvalidInputs(_),
             )) => Ok(CallOutcome::NoEffect),
             Some(Output::Outcome(Outcome::Forgotten)) => Err(CallError::Forgotten { call }),
             _ => Err(self.unavailable(format!("the outcome of call {call}"))),
@@ -271,24 +309,17 @@ impl ProcedureKeyspace {
 
     /// The answer to a question; `None` if there is none before the deadline.
     async fn ask(&self, operation: Operation) -> Option<Output> {
-        self.request(operation, false).await.and_then(|Answered(output)| output)
+        let answer = self.request(Answered::default(), operation, false, self.options.deadline);
+        answer.await.and_then(|Answered(output)| output)
     }
 
     async fn request<A: Answer<Procedures>>(
         &self,
-        operation: Operation,
-        answers_when_given_up: bool,
-    ) -> Option<A> {
-        self.request_into(A::default(), operation, answers_when_given_up).await
-    }
-
-    async fn request_into<A: Answer<Procedures>>(
-        &self,
         answer: A,
         operation: Operation,
         answers_when_given_up: bool,
+        deadline: Duration,
     ) -> Option<A> {
-        let deadline = self.options.deadline;
         let give_up = Operation::GiveUp;
         Call { operation, give_up, answers_when_given_up, deadline }
             .answer_into(answer, &self.port)

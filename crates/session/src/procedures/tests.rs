@@ -86,7 +86,10 @@ fn an_error_names_the_procedure_and_says_what_to_do() {
 fn a_call_that_is_given_up_waits_for_its_outcome() {
     for unknown in [false, true] {
         let (script, shop) = script();
-        let shop = shop.with_options(CallOptions { deadline: Duration::from_secs(2) });
+        let shop = shop.with_options(CallOptions {
+            deadline: Duration::from_secs(2),
+            ..CallOptions::default()
+        });
         let mut call = Box::pin(shop.call("buy", []));
         assert!(poll(&mut call).is_pending());
         script.tell(0, Output::Began(version(9)));

@@ -61,13 +61,15 @@ impl CallClient {
             recorder: self.recorder.as_deref(),
             process,
         };
-        let result = caller.call(planned).await.map(drop);
+        let (attempts, result) = caller.call(planned).await;
+        let result = result.map(drop);
         let how = match &result {
             Err(error) if !error.is_planned() => Arrival::Failed,
             _ => Arrival::Done,
         };
         let part = Part { kind: planned.procedure, ended: self.procedures.now(), result };
         self.measurement.enter_request(begun, &[part]);
+        self.measurement.enter_retries(self.procedures.now(), attempts - 1);
         how
     }
 
@@ -170,13 +172,15 @@ struct Caller<'a> {
 }
 
 impl Caller<'_> {
-    async fn call(&self, planned: &PlannedCall) -> Result<Results, CallError> {
+    /// Makes a call. Also returns how many attempts it took.
+    async fn call(&self, planned: &PlannedCall) -> (u32, Result<Results, CallError>) {
         let mut open = Open { caller: self, planned, recorder: self.recorder };
         if let Some(recorder) = open.recorder {
             let (now, appends) = (self.procedures.now(), planned.appends.clone());
             recorder.invoke(self.process, now.0, planned.procedure, appends);
         }
-        let result = self.procedures.call(planned.procedure, planned.inputs.clone()).await;
+        let inputs = planned.inputs.clone();
+        let (attempts, result) = self.procedures.call_counted(planned.procedure, inputs).await;
         self.workload.ended(planned, &result);
         let end = match &result {
             Ok(results) => match self.workload.observe(planned, results) {
@@ -190,7 +194,7 @@ impl Caller<'_> {
             Err(error) => CallEnd::Failed(error.to_string()),
         };
         open.end(self.procedures.now(), end);
-        result
+        (attempts, result)
     }
 }
 
@@ -233,12 +237,12 @@ pub async fn audit_calls(
     const TRIES: usize = 5;
     let caller = Caller { procedures, workload, recorder: Some(recorder), process };
     for planned in workload.audits() {
-        let mut result = caller.call(&planned).await;
+        let mut result = caller.call(&planned).await.1;
         for _ in 1..TRIES {
             if result.is_ok() {
                 break;
             }
-            result = caller.call(&planned).await;
+            result = caller.call(&planned).await.1;
         }
         result?;
     }

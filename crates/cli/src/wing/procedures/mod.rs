@@ -119,7 +119,7 @@ impl Wing for Procedures {
     }
 
     fn options(arguments: &LoadArguments) -> CallOptions {
-        CallOptions { deadline: arguments.deadline() }
+        CallOptions { deadline: arguments.deadline(), backoff: arguments.backoff() }
     }
 
     /// Registers the workload's procedures, and loads its rows.
@@ -214,7 +214,8 @@ impl Wing for Procedures {
     }
 
     fn statements(procedures: ProcedureKeyspace, deadline: Duration) -> Box<dyn Statements> {
-        let procedures = procedures.with_options(CallOptions { deadline });
+        let procedures =
+            procedures.with_options(CallOptions { deadline, ..CallOptions::default() });
         Box::new(ProcedureStatements { procedures })
     }
 }

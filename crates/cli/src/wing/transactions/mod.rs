@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use serried::{Backoff, TransactOptions, TransactionKeyspace, Version};
+use serried::{TransactOptions, TransactionKeyspace, Version};
 use serried_history::{
     EventKind, History, Options, ReadError, Recorder, Verdict, check_serializable_with,
     check_strict_serializable_with, counted,
@@ -101,14 +101,10 @@ impl Wing for Transactions {
     }
 
     fn options(arguments: &LoadArguments) -> TransactOptions {
-        let milliseconds = |ms: f64| Duration::from_secs_f64(ms / 1e3);
         TransactOptions {
             deadline: arguments.deadline(),
             attempts: u32::MAX,
-            backoff: Backoff {
-                first: milliseconds(arguments.backoff_first_ms),
-                most: milliseconds(arguments.backoff_most_ms),
-            },
+            backoff: arguments.backoff(),
         }
     }
 

@@ -2,12 +2,15 @@
 //! implementations.
 
 use core::fmt::Debug;
+use std::sync::Arc;
 
 use serried_actor::Store;
 use serried_model::{Guarantee, Key, Version};
 
 use super::Mutation;
+use super::calls::Ran;
 use super::message::{AsOf, Found, Item, Part, Refusal, Shot};
+use super::program::Program;
 use super::row::Row;
 use super::stamp::{Stamp, Validity};
 use super::table::Table;
@@ -83,6 +86,18 @@ pub trait Control: Debug + Send + Sized + 'static {
     /// Returns `None` if they are unknown, because the transaction read under a former leader.
     fn found(&mut self, txn: Version, keys: &[Key], desk: &mut Desk<'_>) -> Option<Vec<Found>>;
 
+    /// Executes a shot that consists of a program. The leader passes each shot once. Only keyspaces of procedures have
+    /// such shots, and their controls override this.
+    fn run(&mut self, shot: &Shot, _program: Arc<dyn Program>, desk: &mut Desk<'_>) {
+        desk.refused(shot.txn, Vec::new());
+    }
+
+    /// What the program of a shot has returned, or what all programs of the transaction have. Once the shot is released,
+    /// or the transaction settled, it can't change any more.
+    fn ran(&self, _txn: Version, _shot: Option<u16>) -> Ran {
+        Ran::default()
+    }
+
     /// The part of a transaction whose last shot was executed. Returns `None` if the transaction
     /// has been refused since.
     fn part(&mut self, txn: Version) -> Option<(Validity, Vec<Item>)>;
@@ -129,6 +144,8 @@ pub struct Desk<'a> {
     table: &'a mut Table,
     store: &'a dyn Store,
     events: &'a mut Vec<Event>,
+    /// How many rows programs have read in all of their runs.
+    rows_read: usize,
 }
 
 impl<'a> Desk<'a> {
@@ -137,12 +154,26 @@ impl<'a> Desk<'a> {
         store: &'a dyn Store,
         events: &'a mut Vec<Event>,
     ) -> Desk<'a> {
-        Desk { table, store, events }
+        Desk { table, store, events, rows_read: 0 }
     }
 
     /// The row of a key, with its committed versions and chosen parts.
     pub fn row(&mut self, key: &Key) -> &Row {
         self.table.row(key, self.store)
+    }
+
+    /// Whether the keyspace has procedures. Then what a transaction writes depends on what it has read.
+    pub fn runs_calls(&self) -> bool {
+        self.table.runs_calls()
+    }
+
+    /// A program has read a row.
+    pub fn read_row(&mut self) {
+        self.rows_read += 1;
+    }
+
+    pub(super) fn rows_read(&self) -> usize {
+        self.rows_read
     }
 
     /// The newest committed version of a key, as the result of a read.

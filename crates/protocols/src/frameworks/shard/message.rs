@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serried_model::{Key, NodeId, Value, Version, Write};
+use serried_procedures::{Datum, ProcedureSet, Registration};
 
+use super::calls::{CallOf, Occurrence, Ran};
 use super::stamp::{Stamp, Validity};
 use crate::frameworks::replicated_log::{self, Time};
 
@@ -75,6 +77,31 @@ pub enum Request {
         /// In microseconds since the Unix epoch.
         below_us: u64,
     },
+    /// Execute this shot, which has a program. Only in keyspaces of procedures, as all that follow.
+    Run(Run),
+    /// What was called in this transaction, and what did its pieces return at this shard?
+    Kept {
+        /// The transaction.
+        txn: Version,
+    },
+    /// Which set of procedures is in use?
+    Set,
+    /// Register a set of procedures. The first shard decides.
+    Register {
+        /// Identifies the request at the client.
+        number: u64,
+        /// The set.
+        set: Arc<ProcedureSet>,
+        /// The version of the set that it replaces, if it is to replace no other.
+        replaces: Option<u64>,
+    },
+    /// Put this set of procedures in use. The first shard has done so.
+    Install {
+        /// Its version.
+        version: u64,
+        /// The set.
+        set: Arc<ProcedureSet>,
+    },
 }
 
 /// Which versions a read-only transaction without parts reads.
@@ -107,6 +134,33 @@ impl Shot {
     pub fn keys(&self) -> usize {
         self.reads.len() + self.writes.len()
     }
+}
+
+/// A shot of a call: pieces that the leader executes.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Run {
+    /// The shot, without reads and writes of its own.
+    pub shot: Shot,
+    /// What is called.
+    pub call: Arc<CallOf>,
+    /// The pieces. The last shot may have none.
+    pub pieces: Vec<Occurrence>,
+    /// Set in the last shot: a piece has refused the call. So the transaction must not commit, but what it has read is
+    /// validated.
+    pub is_refused: bool,
+}
+
+/// What a shard keeps of a call with its part.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Kept {
+    /// What was called.
+    pub call: Arc<CallOf>,
+    /// All shards that have a part of it.
+    pub participants: Arc<[u16]>,
+    /// What its pieces returned here.
+    pub ran: Ran,
+    /// Whether it was refused, so that it must not commit.
+    pub is_refused: bool,
 }
 
 /// An answer of a shard's leader.
@@ -155,6 +209,40 @@ pub enum Reply {
     Follow {
         /// The other replica.
         leader: NodeId,
+    },
+    /// A shot with a program was executed.
+    Ran {
+        /// As for other shots.
+        executed: Executed,
+        /// What the pieces of the shot have returned; in the answer to the last shot, what all pieces of the transaction
+        /// have returned here.
+        ran: Ran,
+    },
+    /// What the shard has kept of a call that has committed, if it has.
+    Kept {
+        /// The transaction.
+        txn: Version,
+        /// What it has kept.
+        kept: Option<Arc<Kept>>,
+    },
+    /// The set of procedures that is in use.
+    Set {
+        /// Its version; 0 if none was ever registered.
+        version: u64,
+        /// The set.
+        set: Arc<ProcedureSet>,
+    },
+    /// The end of a registration.
+    Registered {
+        /// Identifies the request.
+        number: u64,
+        /// How it ended.
+        end: Registration,
+    },
+    /// This set of procedures, or a later one, is in use at the sender's shard.
+    Installed {
+        /// Its version.
+        version: u64,
     },
 }
 
@@ -226,6 +314,11 @@ pub enum Refusal {
         /// How long one may run, in milliseconds.
         limit_ms: u64,
     },
+    /// It is a call under another set of procedures than the one in use.
+    OtherSet {
+        /// The version of the set in use.
+        version: u64,
+    },
 }
 
 impl Refusal {
@@ -295,6 +388,25 @@ pub enum Entry {
     /// A new leader begins. It refuses transactions that former leaders have admitted but have not
     /// put into the log.
     Lead,
+    /// As `Prepare`, for a call.
+    PrepareCall(Arc<Part>, Arc<Kept>),
+    /// A set of procedures is in use from here on.
+    Set {
+        /// Its version.
+        version: u64,
+        /// The set.
+        set: Arc<ProcedureSet>,
+    },
+}
+
+impl Entry {
+    /// The part that the entry prepares, if it is such an entry.
+    pub(super) fn part(&self) -> Option<&Arc<Part>> {
+        match self {
+            Entry::Prepare(part) | Entry::PrepareCall(part, _) => Some(part),
+            Entry::Decide { .. } | Entry::Window(_) | Entry::Lead | Entry::Set { .. } => None,
+        }
+    }
 }
 
 /// Which unknown transactions a shard admits, by the times at which they began, in microseconds
@@ -334,16 +446,30 @@ impl replicated_log::LedEntry for Entry {
 
     fn size(&self) -> usize {
         match self {
-            Entry::Prepare(part) => {
+            Entry::Prepare(part) | Entry::PrepareCall(part, _) => {
                 let length = |item: &Item| {
                     let value = item.write.as_ref().and_then(|write| write.value.as_ref());
                     item.key.len() + value.map_or(0, Value::len) + size_of::<Item>()
                 };
-                part.items.iter().map(length).sum::<usize>() + size_of::<Part>()
+                let kept = match self {
+                    Entry::PrepareCall(_, kept) => kept.size(),
+                    _ => 0,
+                };
+                part.items.iter().map(length).sum::<usize>() + size_of::<Part>() + kept
             }
             Entry::Decide { keys, .. } => keys.iter().map(|key| key.len() + size_of::<Key>()).sum(),
             Entry::Window(_) | Entry::Lead => 0,
+            // At most what a file of procedures has.
+            Entry::Set { .. } => 1 << 18,
         }
+    }
+}
+
+impl Kept {
+    /// About how large it is, in bytes.
+    fn size(&self) -> usize {
+        let returned = self.ran.pieces.iter().flat_map(|piece| &piece.outputs);
+        returned.chain(&self.call.inputs).map(Datum::bytes).sum::<usize>() + size_of::<Kept>()
     }
 }
 

@@ -90,12 +90,14 @@
 mod accesses;
 #[cfg(test)]
 pub(crate) mod bench;
+mod calls;
 mod control;
 mod coordinator;
 #[cfg(test)]
 mod forger;
 mod message;
 mod outcomes;
+mod program;
 mod replica;
 mod row;
 mod sound;
@@ -104,12 +106,14 @@ mod table;
 mod verdict;
 
 pub use accesses::{Access, Accesses, Read};
+pub use calls::{CallOf, InUse, Occurrence, Pieces, Ran, Returned};
 pub use control::{Control, Desk, Event, Glance, Rounds, Snapshots};
-pub use coordinator::Coordinator;
+pub use coordinator::{CallCoordinator, CallTimer, Coordinator};
 pub use message::{
-    AdmissionWindow, AsOf, Decision, Entry, Executed, Found, Item, Led, Message, Part, Record,
-    Refusal, Reply, Request, Shot, Written,
+    AdmissionWindow, AsOf, Decision, Entry, Executed, Found, Item, Kept, Led, Message, Part,
+    Record, Refusal, Reply, Request, Run, Shot, Written,
 };
+pub use program::{Answer, Program, Results, Rows, Use, Writes, run};
 pub use replica::Replica;
 pub use row::{Installed, Row};
 pub use stamp::{Stamp, Validity};
@@ -122,6 +126,7 @@ use core::marker::PhantomData;
 use serried_actor::{Group, Protocol, Settings};
 use serried_model::transactions::Offers;
 use serried_model::{Guarantee, NodeId, Transactions};
+use serried_procedures::Procedures;
 
 /// A deliberate mistake. Tests show that checkers find it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -147,7 +152,14 @@ pub enum Mutation {
     ReadsUnlocked,
     /// An older transaction wounds others that are prepared (002 §5.1).
     WoundsPrepared,
+    /// If what a program has read is aborted, the read is made again, and the program is not run again.
+    KeepsOldWrites,
+    /// A call is reported as refused before what it has read is validated.
+    RefusalsUnvalidated,
 }
+
+/// The shard that decides which set of procedures is in use.
+const OF_SETS: u16 = 0;
 
 /// The optional operations that all controls support.
 pub const OFFERS: Offers = Offers { one_shots: true, past: false };
@@ -173,5 +185,41 @@ impl<C: Control> Protocol for Sharded<C> {
 
     fn replica(id: NodeId, group: Group, settings: &Settings) -> Replica<C> {
         Replica::new(id, group, settings, Mutated::NONE)
+    }
+}
+
+/// A control that also runs the pieces of stored procedures ([`Control::run`]).
+pub trait RunsCalls: Control {
+    /// The name of the protocol of procedures.
+    const NAME: &'static str;
+    /// A one-line summary.
+    const SUMMARY: &'static str;
+}
+
+/// The protocol of stored procedures whose shards use the control `C`. Replicas, logs, parts and recovery are those of
+/// [`Sharded`]; the coordinator drives calls.
+#[derive(Debug)]
+pub struct ShardedCalls<C>(PhantomData<C>);
+
+/// The optional operations of procedures. A call is atomic as a whole, so merged pieces need nothing more.
+pub const CALL_OFFERS: serried_procedures::Offers = serried_procedures::Offers { merged: true };
+
+impl<C: RunsCalls> Protocol for ShardedCalls<C> {
+    const NAME: &'static str = <C as RunsCalls>::NAME;
+    const SUMMARY: &'static str = <C as RunsCalls>::SUMMARY;
+    const GUARANTEE: Guarantee = C::GUARANTEE;
+    type Family = Procedures;
+    const OFFERS: serried_procedures::Offers = CALL_OFFERS;
+    const HAS_LEADERS: bool = true;
+    type Message = Message;
+    type Coordinator = CallCoordinator<C>;
+    type Replica = Replica<C>;
+
+    fn coordinator(group: Group, settings: &Settings) -> CallCoordinator<C> {
+        CallCoordinator::new(group, settings, Mutated::NONE)
+    }
+
+    fn replica(id: NodeId, group: Group, settings: &Settings) -> Replica<C> {
+        Replica::running_calls(id, group, settings, Mutated::NONE)
     }
 }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serried_model::{Key, Value, Version};
+use serried_procedures::ProcedureSet;
 use smallvec::SmallVec;
 
-use super::message::{AdmissionWindow, Decision, Item, Written};
+use super::message::{AdmissionWindow, Decision, Item, Kept, Written};
 use super::stamp::{Stamp, Validity};
 use crate::frameworks::replicated_log::LastLead;
 
@@ -24,6 +25,10 @@ pub(super) enum Cell {
     /// Which transactions are admitted, the slot after that of the entry that set this, and the
     /// last leader.
     Window(u64, AdmissionWindow, LastLead),
+    /// What is kept of a call, and the slot after that of the entry that set this.
+    Kept(u64, Arc<Kept>),
+    /// The set of procedures that is in use, and its version.
+    Set(u64, Arc<ProcedureSet>),
 }
 
 /// The state of a key.

@@ -1,10 +1,13 @@
 //! Validation of messages on arrival. A message that no correct sender can have sent is damaged or
 //! forged, and is dropped. No message stops a node.
 
+use std::sync::Arc;
+
 use serried_actor::{Group, Settings};
 use serried_model::{NodeId, Version};
 
-use super::message::{AsOf, Decision, Executed, Message, Refusal, Reply, Request, Shot};
+use super::OF_SETS;
+use super::message::{AsOf, Decision, Executed, Kept, Message, Refusal, Reply, Request, Run, Shot};
 use super::stamp::{Stamp, Validity};
 use crate::frameworks::replicated_log::Time;
 
@@ -55,16 +58,22 @@ fn node(node: NodeId, group: &Group) -> bool {
 }
 
 /// Whether `from` can have sent this to a replica of shard `own`.
-pub(super) fn to_replica(from: NodeId, message: &Message, own: u16, group: &Group) -> bool {
+pub(super) fn to_replica(
+    from: NodeId,
+    message: &Message,
+    own: u16,
+    group: &Group,
+    runs_calls: bool,
+) -> bool {
     let is_replica = !from.is_coordinator();
     let is_here = is_replica && from.partition() == own;
     node(from, group)
         && match message {
-            Message::Request(wanted) => request(from, wanted, own, group),
+            Message::Request(wanted) => request(from, wanted, own, group, runs_calls),
             Message::Forward { from: whose, request: wanted } => {
-                is_here && node(*whose, group) && request(*whose, wanted, own, group)
+                is_here && node(*whose, group) && request(*whose, wanted, own, group, runs_calls)
             }
-            Message::Reply(told) => is_replica && reply(told),
+            Message::Reply(told) => is_replica && reply(told, group),
             // The leader checked the request before it made an entry of it.
             Message::Log(_) => is_here,
             Message::Time(Time::Tell { us: told, .. }) => is_here && us(*told),
@@ -74,32 +83,55 @@ pub(super) fn to_replica(from: NodeId, message: &Message, own: u16, group: &Grou
 
 /// Whether `from` can have sent this to a client.
 pub(super) fn to_client(from: NodeId, told: &Reply, group: &Group) -> bool {
-    !from.is_coordinator() && node(from, group) && reply(told)
+    !from.is_coordinator() && node(from, group) && reply(told, group)
 }
 
-fn request(from: NodeId, request: &Request, own: u16, group: &Group) -> bool {
+fn shot(Shot { txn, participants: last, .. }: &Shot, own: u16, group: &Group) -> bool {
+    version(*txn) && last.as_ref().is_none_or(|last| participants(last, own, group))
+}
+
+/// `runs_calls` is whether the keyspace has procedures. Then its clients send other shots.
+fn request(from: NodeId, request: &Request, own: u16, group: &Group, runs_calls: bool) -> bool {
     match request {
-        Request::Shot(Shot { txn, participants: last, .. }) => {
-            version(*txn) && last.as_ref().is_none_or(|last| participants(last, own, group))
+        Request::Shot(wanted) => !runs_calls && shot(wanted, own, group),
+        Request::Run(Run { shot: wanted, .. }) => {
+            let is_plain = wanted.reads.is_empty() && wanted.writes.is_empty();
+            runs_calls && is_plain && shot(wanted, own, group)
+        }
+        Request::Kept { txn } => runs_calls && version(*txn),
+        Request::Set => runs_calls && own == OF_SETS,
+        Request::Register { .. } => runs_calls && own == OF_SETS,
+        Request::Install { .. } => {
+            runs_calls && !from.is_coordinator() && from.partition() == OF_SETS
         }
         Request::Move { txn, to } => version(*txn) && stamp(*to) && to.txn == *txn,
         Request::End { txn, decision: how } => version(*txn) && decision(*how),
-        Request::Snapshot { as_of: AsOf::Time(txn), .. } => version(*txn),
-        Request::Snapshot { as_of: AsOf::Slot(_), .. } => true,
+        Request::Snapshot { as_of: AsOf::Time(txn), .. } => !runs_calls && version(*txn),
+        Request::Snapshot { as_of: AsOf::Slot(_), .. } => !runs_calls,
         Request::Alive(txns) => txns.iter().all(|txn| version(*txn)),
         Request::Inspect { txn } | Request::Resolve { txn } => version(*txn),
         Request::Over { below_us } => us(*below_us) && !from.is_coordinator(),
     }
 }
 
-fn reply(reply: &Reply) -> bool {
+fn executed(executed: &Executed) -> bool {
+    let Executed { txn, found, validity: holds, clock_us, .. } = executed;
+    version(*txn)
+        && us(*clock_us)
+        && holds.is_none_or(validity)
+        && found.iter().all(|found| version(found.version))
+}
+
+fn reply(reply: &Reply, group: &Group) -> bool {
     match reply {
-        Reply::Executed(Executed { txn, found, validity: holds, clock_us, .. }) => {
-            version(*txn)
-                && us(*clock_us)
-                && holds.is_none_or(validity)
-                && found.iter().all(|found| version(found.version))
+        Reply::Executed(told) | Reply::Ran { executed: told, .. } => executed(told),
+        Reply::Kept { txn, kept } => {
+            let exist = |kept: &Arc<Kept>| {
+                kept.participants.iter().all(|shard| *shard < group.partitions())
+            };
+            version(*txn) && kept.as_ref().is_none_or(exist)
         }
+        Reply::Set { .. } | Reply::Registered { .. } | Reply::Installed { .. } => true,
         Reply::Refused { txn, reason } => version(*txn) && refusal(reason),
         Reply::Moved { txn } => version(*txn),
         Reply::Decided { txn, decision: how } => version(*txn) && decision(*how),
@@ -119,6 +151,6 @@ fn refusal(refusal: &Refusal) -> bool {
         Refusal::Conflict { after_us, .. } => us(*after_us),
         Refusal::Late { from_us } | Refusal::Forgotten { from_us } => us(*from_us),
         Refusal::ClockSkew { ahead_us } => us(ahead_us.unsigned_abs()),
-        Refusal::TooLong { .. } => true,
+        Refusal::TooLong { .. } | Refusal::OtherSet { .. } => true,
     }
 }

@@ -7,7 +7,8 @@ use serried_actor::Store;
 use serried_model::{Key, NodeId, Version};
 use serried_parts::{Cells, decode_cell, decode_cell_of_another};
 
-use super::message::{AdmissionWindow, Decision, Entry, Item, Led, Part};
+use super::calls::InUse;
+use super::message::{AdmissionWindow, Decision, Entry, Item, Kept, Led, Part};
 use super::outcomes::{Outcomes, can_forget};
 use super::row::{Cell, Row, TxnRow, TxnState};
 use crate::frameworks::replicated_log::LastLead;
@@ -17,14 +18,18 @@ use crate::frameworks::replicated_log::LastLead;
 const ESCAPE: u8 = 0xff;
 /// The second byte of the name of such a key.
 const OF_KEY: u8 = 0;
+/// The second byte of the name of what is kept of a call.
+const OF_CALL: u8 = 1;
+/// The second byte of the name of the set of procedures.
+const OF_SET: u8 = 2;
 /// The second byte of the name of a transaction. Transactions come after all keys.
 const OF_TXN: u8 = 0xff;
 /// How many bytes a scan of the store reads at a time.
 const READ_AT_ONCE: usize = 256 << 10;
 
 const _: () = assert!(
-    ESCAPE == u8::MAX && OF_KEY < OF_TXN,
-    "the names of transactions come after those of all keys"
+    ESCAPE == u8::MAX && OF_KEY < OF_CALL && OF_CALL < OF_SET && OF_SET < OF_TXN,
+    "all other names come after those of all keys"
 );
 
 /// The state that a replica has built from the chosen entries.
@@ -37,6 +42,12 @@ pub struct Table {
     /// Whether overwritten versions can be read, for as long as the window admits a transaction
     /// that may read them.
     multi_version: bool,
+    /// Whether the keyspace has procedures.
+    runs_calls: bool,
+    /// The set of procedures that is in use; none if none was ever registered.
+    set: Option<Arc<InUse>>,
+    /// The calls of which something is kept.
+    kept: BTreeSet<Version>,
     /// The row of a key that was never written.
     empty: Row,
 }
@@ -50,7 +61,37 @@ impl Table {
             last_lead: LastLead::default(),
             outcomes: Outcomes::default(),
             multi_version,
+            runs_calls: false,
+            set: None,
+            kept: BTreeSet::new(),
             empty: Row::default(),
+        }
+    }
+
+    /// The table of a keyspace that has procedures, if `runs_calls` says so.
+    #[must_use]
+    pub(super) fn running_calls(self, runs_calls: bool) -> Table {
+        Table { runs_calls, ..self }
+    }
+
+    /// Whether the keyspace has procedures.
+    pub(super) fn runs_calls(&self) -> bool {
+        self.runs_calls
+    }
+
+    /// The set of procedures that is in use, if one was ever registered.
+    pub(super) fn set(&self) -> Option<&Arc<InUse>> {
+        self.set.as_ref()
+    }
+
+    /// What is kept of a call that has a part, or had one.
+    pub(super) fn kept(&mut self, txn: Version, store: &dyn Store) -> Option<Arc<Kept>> {
+        if !self.kept.contains(&txn) {
+            return None;
+        }
+        match self.cells.get(&name_of_call(txn), store) {
+            Cell::Kept(_, kept) => Some(kept.clone()),
+            _ => None,
         }
     }
 
@@ -131,6 +172,17 @@ impl Table {
         let Some(Led { by, entry }) = led else { return };
         match entry {
             Entry::Prepare(part) => self.prepare((slot, position), part, store),
+            Entry::PrepareCall(part, kept) => {
+                self.prepare((slot, position), part, store);
+                self.keep((slot, position), part.txn, kept, store);
+            }
+            Entry::Set { version, set } => {
+                if self.set.as_ref().is_none_or(|known| known.version < *version) {
+                    let cell = self.cells.change(&name_of_set(), position, store);
+                    *cell = Cell::Set(*version, set.clone());
+                    self.set = Some(Arc::new(InUse::new(*version, set.clone())));
+                }
+            }
             Entry::Decide { txn, decision, keys } => {
                 self.decide((slot, position), (*txn, *decision), keys, store);
             }
@@ -159,6 +211,23 @@ impl Table {
         for item in items {
             self.change(&item.key, position, store).prepare(slot, *txn, item);
         }
+    }
+
+    fn keep(
+        &mut self,
+        (slot, position): (u64, u64),
+        txn: Version,
+        kept: &Arc<Kept>,
+        store: &dyn Store,
+    ) {
+        if txn.timestamp_us < self.window.forget_us {
+            return; // Replayed.
+        }
+        let cell = self.cells.change(&name_of_call(txn), position, store);
+        if !matches!(cell, Cell::Kept(applied, _) if *applied > slot) {
+            *cell = Cell::Kept(slot + 1, kept.clone());
+        }
+        self.kept.insert(txn);
     }
 
     fn decide(
@@ -221,6 +290,13 @@ impl Table {
         for txn in self.outcomes.forget_below(forget_us) {
             self.cells.forget(&name_of_txn(txn), store);
         }
+        let outcomes = &self.outcomes;
+        let old = self.kept.range(..Version::at(forget_us)).copied();
+        let old: Vec<Version> = old.filter(|txn| outcomes.decision(*txn).is_none()).collect();
+        for txn in old {
+            self.kept.remove(&txn);
+            self.cells.forget(&name_of_call(txn), store);
+        }
     }
 
     fn change(&mut self, key: &Key, position: u64, store: &dyn Store) -> &mut Row {
@@ -239,7 +315,10 @@ impl Table {
         if let Cell::Window(_, window, lead) = self.cells.get(&name_of_window(), store) {
             (self.window, self.last_lead) = (*window, *lead);
         }
-        let mut after = vec![ESCAPE, OF_TXN];
+        if let Cell::Set(version, set) = self.cells.get(&name_of_set(), store) {
+            self.set = Some(Arc::new(InUse::new(*version, set.clone())));
+        }
+        let mut after = vec![ESCAPE, OF_CALL];
         loop {
             let mut found = Vec::new();
             let more = store.scan(Some(&after), READ_AT_ONCE, &mut |name, state| {
@@ -253,6 +332,8 @@ impl Table {
             for (name, cell) in found {
                 if let (Some(txn), Cell::Txn(row)) = (txn_of_name(&name), cell) {
                     self.know(txn, &row.state);
+                } else if let Some(call) = call_of_name(&name) {
+                    self.kept.insert(call);
                 }
             }
             match last.filter(|_| more) {
@@ -283,6 +364,8 @@ impl Table {
             (Cell::Row(new), Cell::Row(old)) if !new.is_as_late_as(old) => return true,
             (Cell::Txn(new), Cell::Txn(old)) if new.applied < old.applied => return true,
             (Cell::Window(new, ..), Cell::Window(old, ..)) if new < old => return true,
+            (Cell::Kept(new, _), Cell::Kept(old, _)) if new < old => return true,
+            (Cell::Set(new, _), Cell::Set(old, _)) if new <= old => return true,
             _ => {}
         }
         match (&cell, txn_of_name(name.as_bytes())) {
@@ -291,7 +374,16 @@ impl Table {
                 (self.window, self.last_lead) = (*window, *lead);
                 self.forget_below(window.forget_us, store);
             }
+            (Cell::Set(version, set), _) => {
+                self.set = Some(Arc::new(InUse::new(*version, set.clone())));
+            }
             _ => {}
+        }
+        if let (Cell::Kept(..), Some(call)) = (&cell, call_of_name(name.as_bytes())) {
+            if call.timestamp_us < self.window.forget_us && self.decision(call).is_none() {
+                return true;
+            }
+            self.kept.insert(call);
         }
         self.cells.put(name, cell, store);
         true
@@ -301,9 +393,13 @@ impl Table {
 fn can_lie_under(name: &Key, cell: &Cell) -> bool {
     let of_txn = txn_of_name(name.as_bytes()).is_some();
     let of_window = *name == name_of_window();
+    let of_call = call_of_name(name.as_bytes()).is_some();
+    let of_set = *name == name_of_set();
     match cell {
         Cell::Nothing => true,
-        Cell::Row(_) => !of_txn && !of_window,
+        Cell::Row(_) => !of_txn && !of_window && !of_call && !of_set,
+        Cell::Kept(..) => of_call,
+        Cell::Set(_, set) => of_set && set.validate().is_ok(),
         Cell::Txn(_) => of_txn,
         Cell::Window(..) => of_window,
     }
@@ -320,21 +416,41 @@ fn name_of_key(key: &Key) -> Key {
 }
 
 fn name_of_txn(txn: Version) -> Key {
+    name_of_version(OF_TXN, txn)
+}
+
+fn name_of_call(txn: Version) -> Key {
+    name_of_version(OF_CALL, txn)
+}
+
+fn name_of_version(of: u8, txn: Version) -> Key {
     let mut name = [0; 18];
-    name[..2].copy_from_slice(&[ESCAPE, OF_TXN]);
+    name[..2].copy_from_slice(&[ESCAPE, of]);
     name[2..10].copy_from_slice(&txn.timestamp_us.to_be_bytes());
     name[10..].copy_from_slice(&txn.coordinator.0.to_be_bytes());
     Key::from(name)
 }
 
 fn txn_of_name(name: &[u8]) -> Option<Version> {
-    let (us, coordinator) = name.strip_prefix(&[ESCAPE, OF_TXN])?.split_first_chunk()?;
+    version_of_name(OF_TXN, name)
+}
+
+fn call_of_name(name: &[u8]) -> Option<Version> {
+    version_of_name(OF_CALL, name)
+}
+
+fn version_of_name(of: u8, name: &[u8]) -> Option<Version> {
+    let (us, coordinator) = name.strip_prefix(&[ESCAPE, of])?.split_first_chunk()?;
     let coordinator = NodeId(u64::from_be_bytes(coordinator.try_into().ok()?));
     Some(Version { timestamp_us: u64::from_be_bytes(*us), coordinator })
 }
 
 fn name_of_window() -> Key {
     Key::from([ESCAPE, OF_TXN])
+}
+
+fn name_of_set() -> Key {
+    Key::from([ESCAPE, OF_SET])
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 
 use core::fmt;
 use core::marker::PhantomData;
+use std::sync::Arc;
 
 use serried_model::{Guarantee, Key, Version};
 use serried_parts::Map;
@@ -11,8 +12,8 @@ use smallvec::SmallVec;
 
 use crate::Mutated;
 use crate::frameworks::shard::{
-    Access, Accesses, AsOf, Control, Desk, Found, Glance, Item, Mutation, Part, Read, Rounds, Row,
-    Shot, Snapshots, Stamp, Validity,
+    Access, Accesses, AsOf, Control, Desk, Found, Glance, Item, Mutation, Part, Program, Ran, Read,
+    Results, Rounds, Row, Shot, Snapshots, Stamp, Validity, run,
 };
 
 /// The check of a protocol, and the interval in which a checked transaction holds.
@@ -65,6 +66,8 @@ struct Txn {
     accesses: Accesses,
     /// The interval in which it holds, once it is prepared.
     validity: Option<Validity>,
+    /// What its programs have returned.
+    results: Results,
 }
 
 impl<R> fmt::Debug for Validation<R> {
@@ -98,6 +101,44 @@ impl<R: Rule> Validation<R> {
         for write in &shot.writes {
             own.of_mut(&write.key).write = Some(write.value.clone());
         }
+        self.end_shot(shot, desk)
+    }
+
+    /// Runs a program at once. It reads what is committed, and what its transaction has written.
+    fn run_program(
+        &mut self,
+        shot: &Shot,
+        program: &dyn Program,
+        desk: &mut Desk<'_>,
+    ) -> Result<(), Conflict> {
+        let Txn { accesses: own, results, .. } = self.txns.get_or_default(&shot.txn);
+        let mut changed = None;
+        let done = run(program, &mut |key, _| {
+            desk.read_row();
+            let access = own.of_mut(key);
+            if let Some(written) = &access.write {
+                return Some(written.clone());
+            }
+            let read = Read::newest(key, desk);
+            if access.read.as_ref().is_some_and(|before| before.stamp != read.stamp) {
+                changed = Some(key.clone());
+                return None;
+            }
+            let value = read.found.as_ref().and_then(|found| found.value.clone());
+            access.read = Some(read);
+            Some(value)
+        });
+        let Some((ran, writes)) = done else {
+            return Err(Conflict { keys: changed.into_iter().collect(), after_us: 0 });
+        };
+        for (key, value) in writes {
+            own.of_mut(&key).write = Some(value);
+        }
+        results.set(shot.number, ran);
+        self.end_shot(shot, desk)
+    }
+
+    fn end_shot(&mut self, shot: &Shot, desk: &mut Desk<'_>) -> Result<(), Conflict> {
         match shot.participants {
             Some(_) => self.validate(shot.txn, desk)?,
             None => desk.released(shot.txn, shot.number),
@@ -167,6 +208,17 @@ impl<R: Rule> Control for Validation<R> {
         }
     }
 
+    fn run(&mut self, shot: &Shot, program: Arc<dyn Program>, desk: &mut Desk<'_>) {
+        if let Err(Conflict { keys, after_us }) = self.run_program(shot, &*program, desk) {
+            self.end(shot.txn);
+            desk.refused_until(shot.txn, keys, after_us);
+        }
+    }
+
+    fn ran(&self, txn: Version, shot: Option<u16>) -> Ran {
+        self.txns.get(&txn).map_or_else(Ran::default, |own| own.results.of(shot))
+    }
+
     fn found(&mut self, txn: Version, keys: &[Key], desk: &mut Desk<'_>) -> Option<Vec<Found>> {
         self.txns.get(&txn)?.accesses.found(keys, desk)
     }
@@ -195,7 +247,8 @@ impl<R: Rule> Control for Validation<R> {
         for part in parts {
             let accesses = Accesses::inherited(part);
             hold(&mut self.holders, part.txn, &accesses);
-            self.txns.insert(part.txn, Txn { accesses, validity: Some(part.validity) });
+            let validity = Some(part.validity);
+            self.txns.insert(part.txn, Txn { accesses, validity, results: Results::default() });
             desk.settled(part.txn);
         }
     }

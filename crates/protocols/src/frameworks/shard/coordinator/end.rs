@@ -3,19 +3,23 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use serried_actor::Timestamp;
+use serried_actor::{Actor, Context, Timestamp};
 use serried_model::{NodeId, Version};
 
-use super::super::control::Control;
 use super::super::message::{Decision, Message, Request};
 use super::leaders::Leaders;
-use super::{Cx, Timer};
 
 /// How many ended transactions a client remembers. Shards resolve others by themselves.
 const ENDING_AT_MOST: usize = 1 << 16;
 /// How often the client sends an end to a shard that does not answer. Then the shard resolves the
 /// transaction by itself.
 const TOLD_AT_MOST: u32 = 8;
+
+/// A coordinator that notifies shards of ends.
+pub(super) trait Client: Actor<Message = Message> {
+    /// The timer after which it repeats them.
+    const TELL: Self::Timer;
+}
 
 /// The transactions that have ended for the client, until their shards confirm it.
 #[derive(Debug, Default)]
@@ -38,20 +42,20 @@ impl Endings {
 
     /// Sends a transaction's outcome to its shards. The client's program has the outcome already,
     /// or gets it now.
-    pub(super) fn tell<C: Control>(
+    pub(super) fn tell<A: Client>(
         &mut self,
         txn: Version,
         decision: Decision,
         shards: Vec<u16>,
         leaders: &Leaders,
-        cx: &mut Cx<'_, C>,
+        cx: &mut Context<'_, A>,
     ) {
         for shard in &shards {
             let request = Request::End { txn, decision };
             cx.send(leaders.of(*shard, 0), Message::Request(request));
         }
         if self.0.is_empty() {
-            cx.set_timer(Timer::Tell, tell_again_after(leaders));
+            cx.set_timer(A::TELL, tell_again_after(leaders));
         }
         if self.0.len() >= ENDING_AT_MOST {
             self.0.pop_first();
@@ -71,7 +75,7 @@ impl Endings {
     }
 
     /// Sends the new leader of a shard all ends that the former one has not confirmed.
-    pub(super) fn tell_new_leader<C: Control>(&self, leader: NodeId, cx: &mut Cx<'_, C>) {
+    pub(super) fn tell_new_leader<A: Client>(&self, leader: NodeId, cx: &mut Context<'_, A>) {
         for (txn, ending) in &self.0 {
             if ending.missing.contains(&leader.partition()) {
                 let request = Request::End { txn: *txn, decision: ending.decision };
@@ -81,7 +85,7 @@ impl Endings {
     }
 
     /// Repeats the ends that shards have not confirmed.
-    pub(super) fn tell_again<C: Control>(&mut self, leaders: &mut Leaders, cx: &mut Cx<'_, C>) {
+    pub(super) fn tell_again<A: Client>(&mut self, leaders: &mut Leaders, cx: &mut Context<'_, A>) {
         let (now, after) = (cx.now(), tell_again_after(leaders));
         for (txn, ending) in &mut self.0 {
             if now.since(ending.told) < after {
@@ -97,7 +101,7 @@ impl Endings {
         }
         self.0.retain(|_, ending| ending.times <= TOLD_AT_MOST);
         if !self.0.is_empty() {
-            cx.set_timer(Timer::Tell, after);
+            cx.set_timer(A::TELL, after);
         }
     }
 }

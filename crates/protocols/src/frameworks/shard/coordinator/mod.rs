@@ -5,6 +5,7 @@
 //! steps can end a transaction, or send messages that another step waits for. So they are methods
 //! of the coordinator. The components know nothing of open transactions.
 
+mod calls;
 mod end;
 mod inquiry;
 mod leaders;
@@ -14,6 +15,8 @@ mod snapshot;
 mod tests;
 mod txn;
 mod versions;
+
+pub use calls::{CallCoordinator, CallTimer};
 
 use core::marker::PhantomData;
 use std::collections::BTreeMap;
@@ -28,7 +31,7 @@ use super::control::{Control, Snapshots};
 use super::message::{Decision, Message, Reply, Request};
 use super::sound;
 use super::stamp::Stamp;
-use end::Endings;
+use end::{Client, Endings};
 use inquiry::Inquiries;
 use leaders::Leaders;
 use snapshot::Snapshot;
@@ -236,6 +239,12 @@ impl<C: Control> Coordinator<C> {
                 self.on_snapshot(from, (number, known), found, cx);
             }
             Reply::Follow { .. } => {} // Handled above.
+            // These are for clients of keyspaces with procedures.
+            Reply::Ran { .. }
+            | Reply::Kept { .. }
+            | Reply::Set { .. }
+            | Reply::Registered { .. }
+            | Reply::Installed { .. } => {}
         }
         if is_new {
             self.follow(from, cx);
@@ -344,6 +353,10 @@ impl<C: Control> Coordinator<C> {
             cx.set_timer(Timer::Beat, every);
         }
     }
+}
+
+impl<C: Control> Client for Coordinator<C> {
+    const TELL: Timer = Timer::Tell;
 }
 
 impl<C: Control> Actor for Coordinator<C> {

@@ -266,6 +266,8 @@ impl<C: Control> Coordinator<C> {
                 Outcome::Aborted { conflicts: Vec::new() }
             }
             Refusal::ClockSkew { ahead_us } => Outcome::ClockSkew { ahead_us },
+            // Only calls of procedures are refused so.
+            Refusal::OtherSet { .. } => Outcome::Aborted { conflicts: Vec::new() },
         };
         self.abort(txn, outcome, cx);
     }

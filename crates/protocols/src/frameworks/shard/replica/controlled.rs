@@ -1,10 +1,14 @@
 //! A leader's concurrency control, with the events that it has reported.
 
+use std::sync::Arc;
+
 use serried_actor::Store;
 use serried_model::Version;
 
+use super::super::calls::Ran;
 use super::super::control::{Control, Desk, Event};
 use super::super::message::{Item, Shot};
+use super::super::program::Program;
 use super::super::stamp::Validity;
 use super::super::table::Table;
 
@@ -18,11 +22,13 @@ pub(super) struct Controlled<C> {
     executed: u64,
     /// How many of them had to wait for other transactions to end.
     delayed: u64,
+    /// How many rows programs have read since this was last taken.
+    rows_read: usize,
 }
 
 impl<C: Control> Controlled<C> {
     pub(super) fn new(control: C) -> Controlled<C> {
-        Controlled { control, events: Vec::new(), executed: 0, delayed: 0 }
+        Controlled { control, events: Vec::new(), executed: 0, delayed: 0, rows_read: 0 }
     }
 
     /// Runs `act` on the control.
@@ -32,12 +38,24 @@ impl<C: Control> Controlled<C> {
         store: &dyn Store,
         act: impl FnOnce(&mut C, &mut Desk<'_>) -> T,
     ) -> T {
-        act(&mut self.control, &mut Desk::new(table, store, &mut self.events))
+        let mut desk = Desk::new(table, store, &mut self.events);
+        let acted = act(&mut self.control, &mut desk);
+        self.rows_read += desk.rows_read();
+        acted
     }
 
-    /// Executes a shot.
-    pub(super) fn execute(&mut self, shot: &Shot, table: &mut Table, store: &dyn Store) {
-        self.act(table, store, |control, desk| control.execute(shot, desk));
+    /// Executes a shot, with its program if it has one.
+    pub(super) fn execute(
+        &mut self,
+        shot: &Shot,
+        program: Option<Arc<dyn Program>>,
+        table: &mut Table,
+        store: &dyn Store,
+    ) {
+        self.act(table, store, |control, desk| match program {
+            Some(program) => control.run(shot, program, desk),
+            None => control.execute(shot, desk),
+        });
         let (txn, is_last) = (shot.txn, shot.participants.is_some());
         let at_once = self.events.iter().any(|event| match event {
             Event::Released(of, released) => *of == txn && *released == shot.number,
@@ -63,6 +81,16 @@ impl<C: Control> Controlled<C> {
     /// refused since.
     pub(super) fn part(&mut self, txn: Version) -> Option<(Validity, Vec<Item>)> {
         self.control.part(txn)
+    }
+
+    /// What programs have returned: see [`Control::ran`].
+    pub(super) fn ran(&self, txn: Version, shot: Option<u16>) -> Ran {
+        self.control.ran(txn, shot)
+    }
+
+    /// How many rows programs have read since the last call.
+    pub(super) fn take_rows_read(&mut self) -> usize {
+        core::mem::take(&mut self.rows_read)
     }
 
     pub(super) fn gauges(&self, each: &mut dyn FnMut(&'static str, u64)) {

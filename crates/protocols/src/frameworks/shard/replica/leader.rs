@@ -14,7 +14,7 @@ use serried_model::{NodeId, Version};
 
 use super::super::Mutation;
 use super::super::control::{Control, Event};
-use super::super::message::{Decision, Entry, Executed, Led, Message, Part, Refusal, Reply};
+use super::super::message::{Decision, Entry, Executed, Kept, Led, Message, Part, Refusal, Reply};
 use super::super::stamp::Stamp;
 use super::acknowledgements::Acknowledgements;
 use super::admission::{Admission, Windows};
@@ -23,6 +23,7 @@ use super::open::{Open, Standing};
 use super::other_shards::OtherShards;
 use super::refusals::{Barred, Refusals};
 use super::resolution::Resolution;
+use super::sets::Sets;
 use super::shard::Common;
 use super::snapshots::Parked;
 use super::{Cx, Timer};
@@ -58,6 +59,7 @@ pub(super) struct Leader<C> {
     pub(super) others: OtherShards,
     /// When this leader last reported to other shards which transactions have ended here.
     pub(super) tidied: Timestamp,
+    pub(super) sets: Sets,
 }
 
 impl<C: Control> Leader<C> {
@@ -76,6 +78,7 @@ impl<C: Control> Leader<C> {
             parked: Parked::default(),
             others: OtherShards::default(),
             tidied: cx.now(),
+            sets: Sets::default(),
         };
         let table = &mut common.table;
         let prepared: Vec<Version> = table.prepared().iter().copied().collect();
@@ -84,8 +87,11 @@ impl<C: Control> Leader<C> {
         leader.controlled.act(table, cx.store(), |control, desk| control.inherit(&parts, desk));
         for Part { txn, participants, validity, items } in parts {
             let keys = items.into_iter().map(|item| item.key).collect();
-            leader.open.insert(txn, Open::inherited(cx.now(), participants, validity, keys));
+            let kept = common.table.kept(txn, cx.store());
+            let open = Open::inherited(cx.now(), participants, validity, keys, kept);
+            leader.open.insert(txn, open);
         }
+        leader.advance_sets(common, cx);
         leader.count_ahead(common);
         common.ask_clocks(cx);
         leader.watch_later(common, cx);
@@ -113,6 +119,7 @@ impl<C: Control> Leader<C> {
                 self.take_in(event, common, cx);
             }
         }
+        cx.charge(self.controlled.take_rows_read());
     }
 
     fn take_in(&mut self, event: Event, common: &mut Common, cx: &mut Cx<'_, C>) {
@@ -139,10 +146,7 @@ impl<C: Control> Leader<C> {
     ) {
         self.take_in_all(common, cx);
         while let Some(entry) = self.unproposed.pop_front() {
-            let part = match &entry {
-                Entry::Prepare(part) => Some(part.txn),
-                _ => None,
-            };
+            let part = entry.part().map(|part| part.txn);
             let led = Led { by: self.by, entry: entry.clone() };
             let Some(slot) = log.propose(Some(led), cx) else {
                 return self.unproposed.push_front(entry);
@@ -163,7 +167,7 @@ impl<C: Control> Leader<C> {
         cx: &mut Cx<'_, C>,
     ) {
         match entry {
-            Some(Entry::Prepare(part)) => {
+            Some(Entry::Prepare(part) | Entry::PrepareCall(part, _)) => {
                 if let Some(open) = self.open.get_mut(&part.txn)
                     && open.standing == Standing::Preparing(Some(slot))
                 {
@@ -175,6 +179,7 @@ impl<C: Control> Leader<C> {
                 self.on_decided(*txn, *decision, common, cx);
             }
             Some(Entry::Window(_)) => self.refusals.forget_before(common.table.window().from_us),
+            Some(Entry::Set { version, .. }) => self.on_set(*version, common, cx),
             Some(Entry::Lead) | None => {}
         }
         self.take_in_all(common, cx);
@@ -195,14 +200,25 @@ impl<C: Control> Leader<C> {
         let Some((validity, items)) = self.controlled.part(txn) else { return };
         if open.standing == Standing::Preparing(None) {
             // Only the last part counts.
-            let other = |entry: &Entry| !matches!(entry, Entry::Prepare(part) if part.txn == txn);
+            let other = |entry: &Entry| entry.part().is_none_or(|part| part.txn != txn);
             self.unproposed.retain(other);
         }
         open.validity = validity;
         open.keys = items.iter().map(|item| item.key.clone()).collect();
         open.standing = Standing::Preparing(None);
-        let part = Part { txn, participants, validity, items };
-        self.unproposed.push_back(Entry::Prepare(Arc::new(part)));
+        let part = Arc::new(Part { txn, participants: participants.clone(), validity, items });
+        if let Some(call) = open.call.clone() {
+            // Under a former leader, the pieces returned what is kept.
+            let kept = open.kept.take().filter(|_| open.is_inherited).unwrap_or_else(|| {
+                let ran = self.controlled.ran(txn, None);
+                let is_refused = open.is_refused || ran.refused.is_some();
+                Arc::new(Kept { call, participants, ran, is_refused })
+            });
+            open.kept = Some(kept.clone());
+            self.unproposed.push_back(Entry::PrepareCall(part, kept));
+        } else {
+            self.unproposed.push_back(Entry::Prepare(part));
+        }
         if common.mutation.is(Mutation::AnswersBeforeDurable) {
             open.standing = Standing::Prepared;
             self.answer(txn, common, cx);
@@ -219,13 +235,19 @@ impl<C: Control> Leader<C> {
             let known = if shot.is_last { common.known } else { 0 };
             let open = self.open.get_mut(&txn).expect("the transaction is open");
             let number = shot.number;
-            let executed = found.map(|found| {
+            let reply = found.map(|found| {
                 let validity = shot.is_last.then_some(open.validity);
-                Executed { txn, number, found, validity, known, clock_us: shot.clock_us }
+                let clock_us = shot.clock_us;
+                let executed = Executed { txn, number, found, validity, known, clock_us };
+                if open.call.is_none() {
+                    return Reply::Executed(executed);
+                }
+                let kept = open.kept.as_ref().filter(|_| shot.is_last);
+                let ran = || self.controlled.ran(txn, Some(number));
+                Reply::Ran { executed, ran: kept.map_or_else(ran, |kept| kept.ran.clone()) }
             });
-            open.answered(number, executed.clone());
-            let Some(executed) = executed else { continue };
-            let reply = Reply::Executed(executed);
+            open.answered(number, reply.clone());
+            let Some(reply) = reply else { continue };
             if shot.is_last {
                 cx.send(shot.client, Message::Reply(reply));
             } else {
@@ -316,6 +338,7 @@ impl<C: Control> Leader<C> {
         if let Some(resolution) = resolution {
             self.tell_participants(txn, decision, &resolution, common, cx);
         }
+        self.end_registration(common, cx);
     }
 
     /// Whether a transaction is admitted. Extends the window if needed.

@@ -10,6 +10,7 @@ mod recovery;
 mod refusals;
 mod requests;
 mod resolution;
+mod sets;
 mod shard;
 mod snapshots;
 #[cfg(test)]
@@ -83,9 +84,29 @@ impl<C: Control> Replica<C> {
         settings: &Settings,
         mutation: Mutated<Mutation>,
     ) -> Replica<C> {
+        Replica::with(id, group, settings, mutation, false)
+    }
+
+    /// The same for a keyspace of procedures.
+    pub fn running_calls(
+        id: NodeId,
+        group: Group,
+        settings: &Settings,
+        mutation: Mutated<Mutation>,
+    ) -> Replica<C> {
+        Replica::with(id, group, settings, mutation, true)
+    }
+
+    fn with(
+        id: NodeId,
+        group: Group,
+        settings: &Settings,
+        mutation: Mutated<Mutation>,
+        runs_calls: bool,
+    ) -> Replica<C> {
         Replica {
             log: ReplicatedLog::new(id, group.clone(), settings),
-            shard: Shard::new(id, group, settings, mutation),
+            shard: Shard::new(id, group, settings, mutation, runs_calls),
             pending: VecDeque::new(),
             leads: None,
             write_back: WriteBack::default(),

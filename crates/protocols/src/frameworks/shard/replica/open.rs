@@ -6,7 +6,8 @@ use serried_actor::Timestamp;
 use serried_model::{Key, NodeId};
 use smallvec::SmallVec;
 
-use super::super::message::{Executed, Shot};
+use super::super::calls::CallOf;
+use super::super::message::{Kept, Reply, Shot};
 use super::super::stamp::{Stamp, Validity};
 
 /// How far a transaction has got at its shard.
@@ -38,6 +39,14 @@ pub(super) struct Open {
     pub(super) validity: Validity,
     /// The keys of its part.
     pub(super) keys: Arc<[Key]>,
+    /// What it calls, once a shot with a program has arrived.
+    pub(super) call: Option<Arc<CallOf>>,
+    /// What is kept of the call, once it has a part.
+    pub(super) kept: Option<Arc<Kept>>,
+    /// Whether a former leader prepared it.
+    pub(super) is_inherited: bool,
+    /// Whether its coordinator reports that the call was refused.
+    pub(super) is_refused: bool,
     shots: SmallVec<[OpenShot; 1]>,
     /// The nodes to notify when its part is ready.
     pub(super) inspectors: SmallVec<[NodeId; 1]>,
@@ -56,7 +65,7 @@ struct OpenShot {
     is_last: bool,
     released: bool,
     clock_us: u64,
-    answered: Option<Executed>,
+    answered: Option<Reply>,
 }
 
 /// A shot that can be answered.
@@ -78,6 +87,10 @@ impl Open {
             settled: false,
             validity: Validity::ALWAYS,
             keys: Arc::new([]),
+            call: None,
+            kept: None,
+            is_inherited: false,
+            is_refused: false,
             shots: SmallVec::new(),
             inspectors: SmallVec::new(),
             enders: SmallVec::new(),
@@ -91,9 +104,24 @@ impl Open {
         participants: Arc<[u16]>,
         validity: Validity,
         keys: Arc<[Key]>,
+        kept: Option<Arc<Kept>>,
     ) -> Open {
         let standing = Standing::Prepared;
-        Open { standing, participants: Some(participants), validity, keys, ..Open::new(now) }
+        let call = kept.as_ref().map(|kept| kept.call.clone());
+        let participants = Some(participants);
+        let is_inherited = true;
+        let new = Open::new(now);
+        Open { standing, participants, validity, keys, call, kept, is_inherited, ..new }
+    }
+
+    /// Whether it is a call under a set of procedures before this version.
+    pub(super) fn is_of_set_before(&self, version: u64) -> bool {
+        self.call.as_ref().is_some_and(|call| call.set < version)
+    }
+
+    /// Whether its part says that it must not commit.
+    pub(super) fn must_abort(&self) -> bool {
+        self.kept.as_ref().is_some_and(|kept| kept.is_refused)
     }
 
     /// The clients that wait for an answer about it. A client may occur more than once.
@@ -150,7 +178,7 @@ impl Open {
     }
 
     /// Marks a shot as answered. If `answer` is `None`, forgets the shot as if it had not arrived.
-    pub(super) fn answered(&mut self, number: u16, answer: Option<Executed>) {
+    pub(super) fn answered(&mut self, number: u16, answer: Option<Reply>) {
         if answer.is_none() {
             return self.shots.retain(|shot| shot.number != number);
         }
@@ -179,5 +207,5 @@ pub(super) enum Taken {
     /// None: it is being executed.
     Known,
     /// Repeat this answer.
-    Answered(Executed),
+    Answered(Reply),
 }

@@ -38,6 +38,10 @@ impl<C: Control> Leader<C> {
             if !open.inspectors.contains(&from) {
                 open.inspectors.push(from);
             }
+            if open.must_abort() {
+                // The call was refused. If its client has validated what it had read, it aborts the call as well.
+                return self.decide(txn, Decision::Abort, common, cx);
+            }
             return self.answer(txn, common, cx);
         }
         let window = common.table.window();
@@ -115,6 +119,9 @@ impl<C: Control> Leader<C> {
         let Some(open) = self.open.get(&txn).filter(|open| open.is_ready()) else { return };
         match resolution.step(open.validity) {
             Step::Wait => {}
+            Step::Commit(_) if open.must_abort() => {
+                self.decide(txn, Decision::Abort, common, cx);
+            }
             Step::Commit(at) => self.decide(txn, Decision::Commit(at), common, cx),
             Step::Move(to) => {
                 for shard in resolution.others() {
@@ -156,8 +163,13 @@ impl<C: Control> Leader<C> {
                 }
             }
             Reply::Decided { txn, decision } => self.end(txn, decision, common, cx),
+            Reply::Installed { version } => self.on_installed(shard, version, common, cx),
             // These replies are for clients.
             Reply::Executed(_)
+            | Reply::Ran { .. }
+            | Reply::Kept { .. }
+            | Reply::Set { .. }
+            | Reply::Registered { .. }
             | Reply::Ended(_)
             | Reply::Snapshot { .. }
             | Reply::Follow { .. } => {}
@@ -252,6 +264,7 @@ impl<C: Control> Leader<C> {
             }
         }
         self.tidy(common, cx);
+        self.advance_sets(common, cx);
         self.watch_later(common, cx);
     }
 

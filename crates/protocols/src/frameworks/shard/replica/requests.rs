@@ -2,17 +2,22 @@
 //!
 //! These handlers are methods of the leader, because a request can begin or end a transaction.
 
+use std::sync::Arc;
+
 use serried_model::{NodeId, Version};
 
+use super::super::calls::Pieces;
 use super::super::control::{Control, Snapshots};
 use super::super::message::{
-    AdmissionWindow, AsOf, Decision, Led, Message, Refusal, Reply, Request, Shot,
+    AdmissionWindow, AsOf, Decision, Led, Message, Refusal, Reply, Request, Run,
 };
+use super::super::program::Program;
 use super::super::stamp::Stamp;
 use super::Cx;
 use super::admission::Admission;
 use super::leader::{Leader, OPEN_AT_MOST};
 use super::open::{Open, Standing, Taken};
+use super::sets::in_use;
 use super::shard::Common;
 use super::snapshots::{Glanced, SnapshotRequest, glance_all};
 use crate::frameworks::replicated_log::ReplicatedLog;
@@ -63,7 +68,24 @@ impl<C: Control> Leader<C> {
             }
         }
         match request {
-            Request::Shot(shot) => return self.on_shot(from, shot, common, cx).map(Request::Shot),
+            Request::Shot(_) | Request::Run(_) => return self.on_shot(from, request, common, cx),
+            Request::Kept { txn } => {
+                let has_committed = matches!(common.table.decision(txn), Some(Decision::Commit(_)));
+                let kept = common.table.kept(txn, cx.store()).filter(|_| has_committed);
+                self.reply_confirmed(from, Reply::Kept { txn, kept }, log, cx);
+            }
+            // The client asks again.
+            Request::Set if !self.is_everywhere(common) => {}
+            Request::Set => {
+                let (version, set) = in_use(common);
+                self.reply_confirmed(from, Reply::Set { version, set }, log, cx);
+            }
+            Request::Register { number, set, replaces } => {
+                self.on_register((from, number), set, replaces, log, common, cx);
+            }
+            Request::Install { version, set } => {
+                self.on_install(from, version, set, log, common, cx)
+            }
             Request::Move { txn, to } => self.on_move(from, txn, to, common, cx),
             Request::End { txn, decision } => self.on_end(from, txn, decision, common, cx),
             Request::Snapshot { number, as_of, keys } => {
@@ -93,10 +115,15 @@ impl<C: Control> Leader<C> {
     fn on_shot(
         &mut self,
         client: NodeId,
-        shot: Shot,
+        request: Request,
         common: &mut Common,
         cx: &mut Cx<'_, C>,
-    ) -> Option<Shot> {
+    ) -> Option<Request> {
+        let (shot, run) = match &request {
+            Request::Shot(shot) => (shot, None),
+            Request::Run(run) => (&run.shot, Some(run)),
+            _ => return None,
+        };
         let txn = shot.txn;
         if let Some(decision) = common.table.decision(txn) {
             cx.send(client, Message::Reply(Reply::Decided { txn, decision }));
@@ -114,7 +141,7 @@ impl<C: Control> Leader<C> {
             match self.admission(txn, common, cx) {
                 Admission::Taken if self.open.len() >= OPEN_AT_MOST => return None,
                 Admission::Taken => drop(self.open.insert(txn, Open::new(now))),
-                Admission::Waits => return Some(shot),
+                Admission::Waits => return Some(request),
                 Admission::Unclear => return None,
                 Admission::Late => {
                     let reason = late(txn, common.table.window());
@@ -131,18 +158,51 @@ impl<C: Control> Leader<C> {
         let clock_us = clock_us.unwrap_or_else(|| cx.clock().midpoint_us());
         let open = self.open.get_mut(&txn).expect("the transaction is open");
         open.heard = now;
-        match open.take(client, &shot, clock_us) {
+        match open.take(client, shot, clock_us) {
             Taken::New => {
                 cx.charge(shot.keys());
-                self.controlled.execute(&shot, &mut common.table, cx.store());
+                match self.program(txn, run, common) {
+                    Ok(program) => {
+                        let table = &mut common.table;
+                        self.controlled.execute(shot, program, table, cx.store());
+                    }
+                    Err(reason) => self.discard(txn, reason, common, cx),
+                }
             }
             Taken::Inherited => self.answer(txn, common, cx),
             Taken::Known => {}
-            Taken::Answered(executed) => {
-                cx.send(client, Message::Reply(Reply::Executed(executed)));
-            }
+            Taken::Answered(reply) => cx.send(client, Message::Reply(reply)),
         }
         None
+    }
+
+    /// The program of a shot that has just arrived, if it has one.
+    ///
+    /// # Errors
+    /// If it is one of another set of procedures, or of none.
+    fn program(
+        &mut self,
+        txn: Version,
+        run: Option<&Run>,
+        common: &Common,
+    ) -> Result<Option<Arc<dyn Program>>, Refusal> {
+        let Some(Run { call, pieces, is_refused, .. }) = run else { return Ok(None) };
+        if let Some(open) = self.open.get_mut(&txn) {
+            open.call.get_or_insert_with(|| call.clone());
+            open.is_refused |= *is_refused;
+        }
+        if pieces.is_empty() {
+            return Ok(None); // The part consists of rows, whatever set is in use by now.
+        }
+        let set = common.table.set();
+        let version = set.map_or(0, |set| set.version);
+        let Some(set) = set.filter(|set| set.version == call.set) else {
+            return Err(Refusal::OtherSet { version });
+        };
+        if !set.accepts(call.procedure, pieces) {
+            return Err(Refusal::CONFLICT); // No correct client sends this.
+        }
+        Ok(Some(Arc::new(Pieces::new(set.clone(), call.procedure, pieces.clone()))))
     }
 
     fn on_move(

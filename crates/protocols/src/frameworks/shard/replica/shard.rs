@@ -84,14 +84,16 @@ impl<C: Control> Shard<C> {
         group: Group,
         settings: &Settings,
         mutation: Mutated<Mutation>,
+        runs_calls: bool,
     ) -> Shard<C> {
+        let table = Table::new(settings.resident_keys, C::MULTI_VERSION);
         let common = Common {
             id,
             clocks: Clocks::new(group.size(), id.member()),
             group,
             settings: *settings,
             mutation,
-            table: Table::new(settings.resident_keys, C::MULTI_VERSION),
+            table: table.running_calls(runs_calls),
             known: 0,
         };
         Shard { common, ballot: None, first: None, leader: None }
@@ -126,7 +128,8 @@ impl<C: Control> Shard<C> {
 
     /// Whether `from` can have sent a message to this replica.
     pub(super) fn is_sound(&self, from: NodeId, message: &Message) -> bool {
-        sound::to_replica(from, message, self.common.shard(), &self.common.group)
+        let Common { group, table, .. } = &self.common;
+        sound::to_replica(from, message, self.common.shard(), group, table.runs_calls())
     }
 
     pub(super) fn gauges(&self, each: &mut dyn FnMut(&'static str, u64)) {
@@ -229,7 +232,7 @@ impl<C: Control> StateMachine<super::Replica<C>> for Shard<C> {
     fn apply(&mut self, chosen: Chosen<'_, Led>, cx: &mut Cx<'_, C>) {
         let Chosen { slot, position, entry: led, led_in } = chosen;
         let entry = led.map(|led| &led.entry);
-        if let Some(Entry::Prepare(part)) = entry {
+        if let Some(part) = entry.and_then(Entry::part) {
             cx.charge(part.items.len());
         }
         self.common.table.apply((slot, position), led, cx.store());

@@ -1,0 +1,214 @@
+//! Stored procedures as programs: what is called, the set of procedures that is in use, and pieces that a leader executes.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serried_model::{Key, Value};
+use serried_parts::{decode_cell_of_another, encode_cell};
+use serried_procedures::{
+    Body, Datum, Footprint, Piece, PieceId, Procedure, ProcedureSet, Refused, RowStore, StoredRow,
+    Table, row_key,
+};
+
+use super::program::{Program, Rows, Use};
+
+/// What is called.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct CallOf {
+    /// The version of the set of procedures.
+    pub set: u64,
+    /// The place of the procedure in its set.
+    pub procedure: u16,
+    /// The inputs.
+    pub inputs: Vec<Datum>,
+}
+
+/// An occurrence of a piece.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Occurrence {
+    /// The piece.
+    pub piece: PieceId,
+    /// Which of its occurrences, from 0.
+    pub number: u32,
+    /// What its body gets.
+    pub arguments: Vec<Datum>,
+}
+
+/// What an occurrence of a piece has returned.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Returned {
+    /// The piece.
+    pub piece: PieceId,
+    /// Which of its occurrences.
+    pub number: u32,
+    /// The outputs.
+    pub outputs: Vec<Datum>,
+}
+
+/// What programs have returned.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Ran {
+    /// The pieces that were executed, in their order.
+    pub pieces: Vec<Returned>,
+    /// Why the first piece that failed has refused the call, if one has. It and those after it have written nothing.
+    pub refused: Option<Refused>,
+}
+
+impl Ran {
+    /// Adds what other programs of the transaction have returned.
+    pub fn add(&mut self, other: &Ran) {
+        self.pieces.extend_from_slice(&other.pieces);
+        if self.refused.is_none() {
+            self.refused.clone_from(&other.refused);
+        }
+    }
+}
+
+/// A set of procedures that is in use.
+#[derive(Debug)]
+pub struct InUse {
+    /// Its version.
+    pub version: u64,
+    /// The set.
+    pub set: Arc<ProcedureSet>,
+    /// By procedure and piece, the rows that it uses.
+    footprints: Vec<Vec<Footprint>>,
+}
+
+impl InUse {
+    /// A set in use, with what is derived from it.
+    pub fn new(version: u64, set: Arc<ProcedureSet>) -> InUse {
+        let footprint = |piece: &Piece| Footprint::of(&piece.body);
+        let of = |procedure: &Procedure| procedure.pieces.iter().map(footprint).collect();
+        let footprints = set.procedures.iter().map(of).collect();
+        InUse { version, set, footprints }
+    }
+
+    /// A procedure.
+    pub fn procedure(&self, procedure: u16) -> Option<&Procedure> {
+        self.set.procedures.get(usize::from(procedure))
+    }
+
+    /// Whether these can be pieces of a call of the procedure: they exist, are named once, and have arguments of the right
+    /// types.
+    pub fn accepts(&self, procedure: u16, pieces: &[Occurrence]) -> bool {
+        let Some(procedure) = self.procedure(procedure) else { return false };
+        let mut named = BTreeSet::new();
+        pieces.iter().all(|Occurrence { piece, number, arguments }| {
+            procedure.pieces.get(usize::from(piece.0)).is_some_and(|declared| {
+                *number < declared.most_occurrences() && declared.check(arguments).is_ok()
+            }) && named.insert((*piece, *number))
+        })
+    }
+
+    /// Whether another set can replace this one. Rows are stored without the names of their columns, so tables stay.
+    ///
+    /// # Errors
+    /// If it can't; this says why.
+    pub fn fits(&self, next: &ProcedureSet) -> Result<(), String> {
+        next.validate().map_err(|wrong| wrong.to_string())?;
+        match next.tables.starts_with(&self.set.tables) {
+            true => Ok(()),
+            false => Err(
+                "it lacks tables that are in use, or declares them otherwise; add to the set that is registered"
+                    .to_owned(),
+            ),
+        }
+    }
+}
+
+/// Pieces of a call that a leader executes one after the other.
+#[derive(Debug)]
+pub struct Pieces {
+    set: Arc<InUse>,
+    procedure: u16,
+    pieces: Vec<Occurrence>,
+    uses: Vec<Use>,
+}
+
+impl Pieces {
+    /// Pieces of a call of the procedure, which accepts them ([`InUse::accepts`]).
+    pub fn new(set: Arc<InUse>, procedure: u16, pieces: Vec<Occurrence>) -> Pieces {
+        let mut uses: Vec<Use> = Vec::new();
+        let footprints = &set.footprints[usize::from(procedure)];
+        let declared = &set.set.procedures[usize::from(procedure)].pieces;
+        for Occurrence { piece, arguments, .. } in &pieces {
+            let at = usize::from(piece.0);
+            let rows = footprints[at].rows(&declared[at].body, arguments, |_, _| true);
+            for (row, used) in rows.into_iter().filter(|(row, _)| row.is_whole) {
+                match uses.iter_mut().find(|known| known.key == row.key) {
+                    Some(known) => known.writes |= !used.is_read(),
+                    None => uses.push(Use { key: row.key, writes: !used.is_read() }),
+                }
+            }
+        }
+        Pieces { set, procedure, pieces, uses }
+    }
+}
+
+impl Program for Pieces {
+    fn known(&self) -> &[Use] {
+        &self.uses
+    }
+
+    fn run(&self, rows: &mut Rows<'_>) -> Ran {
+        let mut ran = Ran::default();
+        let at = usize::from(self.procedure);
+        let (declared, tables) = (&self.set.set.procedures[at].pieces, &self.set.set.tables);
+        for Occurrence { piece, number, arguments } in &self.pieces {
+            let body = &declared[usize::from(piece.0)].body;
+            let footprint = &self.set.footprints[at][usize::from(piece.0)];
+            let mut store = Store { rows, tables, body, footprint, uses: &self.uses };
+            match body.execute(tables, arguments, &mut store) {
+                Ok(outputs) => {
+                    ran.pieces.push(Returned { piece: *piece, number: *number, outputs })
+                }
+                Err(refused) => {
+                    ran.refused = Some(refused);
+                    break;
+                }
+            }
+        }
+        ran
+    }
+}
+
+/// The rows of a body. A row's columns are the value of its key.
+struct Store<'a, 'b> {
+    rows: &'a mut Rows<'b>,
+    tables: &'a [Table],
+    body: &'a Body,
+    footprint: &'a Footprint,
+    uses: &'a [Use],
+}
+
+impl Store<'_, '_> {
+    /// Whether the body may write this row: it is known, or the body writes some row of the table.
+    fn may_write(&self, table: u16, key: &Key) -> bool {
+        let mut rows = self.body.rows.iter().zip(self.footprint.uses());
+        match self.uses.iter().find(|known| known.key == *key) {
+            Some(known) => known.writes,
+            None => rows.any(|(row, used)| row.table == table && !used.is_read()),
+        }
+    }
+}
+
+impl RowStore for Store<'_, '_> {
+    fn read(&mut self, table: u16, key: &[Datum]) -> Option<StoredRow> {
+        let key = row_key(table, key);
+        let may_write = self.may_write(table, &key);
+        let value = self.rows.read(&key, may_write)?;
+        let row: StoredRow = decode_cell_of_another(value.as_bytes())?;
+        (row.len() == self.tables[usize::from(table)].columns.len()).then_some(row)
+    }
+
+    fn write(&mut self, table: u16, key: &[Datum], row: StoredRow) {
+        let value = Value::from(encode_cell(&row).as_slice());
+        self.rows.write(row_key(table, key), Some(value));
+    }
+
+    fn delete(&mut self, table: u16, key: &[Datum]) {
+        self.rows.write(row_key(table, key), None);
+    }
+}
