@@ -105,7 +105,8 @@ fn rate(text: &str) -> Result<f64, String> {
 #[derive(Args, Clone)]
 pub(crate) struct LoadArguments {
     /// Protocols to compare, one run each, separated by commas [default: morty,mvtso for transactions; for
-    /// registers all that offer the workload's operations; for procedures all]
+    /// registers all that offer the workload's operations; for procedures the first that
+    /// offers what the workload needs]
     #[arg(long, value_delimiter = ',', value_parser = protocols())]
     pub(crate) protocol: Vec<String>,
     /// How many clients there are; without --rate each runs one transaction or request after the other. Several

@@ -100,8 +100,8 @@ impl Wing for Procedures {
 
     fn usual_protocols(workload: &dyn ProcedureWorkload) -> Vec<String> {
         let all = serried_protocols::of(Procedures::NAME).map(|protocol| protocol.name);
-        let able = all.filter(|protocol| !workload.merges() || offers_merged(protocol));
-        able.map(str::to_string).collect()
+        let mut able = all.filter(|protocol| !workload.merges() || offers_merged(protocol));
+        able.next().map(str::to_string).into_iter().collect()
     }
 
     fn check_offers(workload: &dyn ProcedureWorkload, protocol: &str) -> anyhow::Result<()> {

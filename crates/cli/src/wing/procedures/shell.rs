@@ -164,8 +164,9 @@ mod tests {
     }
 
     fn typed(line: &str) -> anyhow::Result<Map<String, Value>> {
-        let words: Vec<String> = statements(line).unwrap()[0].iter().map(Word::text).collect();
-        object(&procedure(), &words)
+        let line = format!("call p {line}");
+        let words: Vec<String> = statements(&line).unwrap()[0].iter().map(Word::text).collect();
+        object(&procedure(), &words[2..])
     }
 
     #[test]
