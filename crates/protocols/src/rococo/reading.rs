@@ -12,9 +12,11 @@ use std::sync::Arc;
 use serried_actor::Group;
 use serried_procedures::{Call, Datum, PieceId, Procedure, Refused, placement_key};
 
+use super::Mutation;
 use super::message::{CallOf, Found, Occurrence, Read, Request};
 use super::registered::Registered;
 use super::run::Requests;
+use crate::Mutated;
 
 /// An occurrence of a piece.
 type Place = (PieceId, u32);
@@ -24,6 +26,7 @@ type Place = (PieceId, u32);
 pub(super) struct Reading {
     of: CallOf,
     set: Arc<Registered>,
+    mutation: Mutated<Mutation>,
     /// What the latest read of each piece has found.
     found: BTreeMap<Place, LastRead>,
     /// The pieces that this round has read.
@@ -55,10 +58,11 @@ enum Next {
 
 impl Reading {
     /// A call that has read nothing yet.
-    pub(super) fn new(of: CallOf, set: Arc<Registered>) -> Reading {
+    pub(super) fn new(of: CallOf, set: Arc<Registered>, mutation: Mutated<Mutation>) -> Reading {
         Reading {
             of,
             set,
+            mutation,
             found: BTreeMap::new(),
             fresh: BTreeSet::new(),
             due: Vec::new(),
@@ -92,7 +96,9 @@ impl Reading {
         }
         match self.walk(group) {
             Next::Reads => {}
-            Next::Ends(results) if !self.is_different => return (Vec::new(), Some(results)),
+            Next::Ends(results) if !self.is_different || self.mutation.is(Mutation::ReadsOnce) => {
+                return (Vec::new(), Some(results));
+            }
             Next::Ends(_) => {
                 // The next round. What this one has not used is not read again.
                 self.found.retain(|place, _| self.fresh.contains(place));

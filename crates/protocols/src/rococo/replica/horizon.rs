@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 
 use serried_actor::Settings;
 
+use super::super::Mutation;
 use super::super::message::Window;
+use crate::Mutated;
 
 /// What a leader knows of the end of transactions.
 #[derive(Debug)]
@@ -40,10 +42,12 @@ impl Horizon {
         partitions: u16,
         now_us: u64,
         settings: &Settings,
+        mutation: Mutated<Mutation>,
     ) -> Option<Window> {
         let is_complete = self.over.len() == usize::from(partitions);
         let all_us = self.over.values().copied().min().filter(|_| is_complete).unwrap_or(0);
         let ago = |ms: u64| now_us.saturating_sub(ms.saturating_mul(1000));
+        let all_us = if mutation.is(Mutation::ForgetsEarly) { u64::MAX } else { all_us };
         let new = Window {
             from_us: ago(settings.truncation_lag_ms),
             forget_us: all_us.min(ago(settings.outcomes_ms)),
