@@ -257,6 +257,9 @@ pub struct Started {
     pub txn: Version,
     /// All of its pieces that were started here.
     pub pieces: Vec<StartedPiece>,
+    /// The merged pieces of which some are among them, if their rows were held before: which merged piece, and the attempt
+    /// that has succeeded.
+    pub attempts: Vec<(u16, u64)>,
     /// The transactions before it, by these pieces.
     pub edges: Vec<Edge>,
     /// What is known of these and of transactions before them.

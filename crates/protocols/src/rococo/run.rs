@@ -385,7 +385,7 @@ impl Run {
         self.parts.entry(at).or_default().not_started = None;
         let is_first = !core::mem::replace(&mut self.insists, true);
         let next = match end {
-            HoldEnd::Held(pieces) => self.on_held(at, Some(attempt), pieces, &mut holding, group),
+            HoldEnd::Held(pieces) => self.on_held(at, attempt, pieces, &mut holding, group),
             HoldEnd::NotHeld => Next::Ask(holding.on_failed(attempt)),
             HoldEnd::Released => Next::Ask(holding.on_released(at, attempt)),
         };
@@ -408,12 +408,17 @@ impl Run {
         let Some(mut holding) = self.holding.take_if(|holding| holding.asks(at)) else {
             return Vec::new();
         };
-        let next = if holding.is_started(at, &started.pieces) {
-            self.on_held(at, None, started.pieces.clone(), &mut holding, group)
-        } else if started.is_over {
-            Next::Ask(holding.on_failed(holding.attempt))
-        } else {
-            Next::Ask(Vec::new())
+        let succeeded = started.attempts.iter().find(|(of, _)| *of == holding.group);
+        let next = match succeeded.map(|(_, attempt)| *attempt) {
+            Some(attempt) if attempt == holding.attempt => {
+                self.on_held(at, attempt, started.pieces.clone(), &mut holding, group)
+            }
+            // What this attempt has found may be something else than what the one that has succeeded has found.
+            Some(attempt) if attempt > holding.attempt => {
+                Next::Ask(holding.on_failed(attempt - 1))
+            }
+            None if started.is_over => Next::Ask(holding.on_failed(holding.attempt)),
+            _ => Next::Ask(Vec::new()),
         };
         self.take(holding, next)
     }
@@ -421,7 +426,7 @@ impl Run {
     fn on_held(
         &self,
         at: u16,
-        attempt: Option<u64>,
+        attempt: u64,
         pieces: Vec<StartedPiece>,
         holding: &mut Holding,
         group: &Group,

@@ -94,8 +94,12 @@ fn reply(reply: &Reply, group: &Group) -> bool {
         NotStarted::OtherSet { .. } | NotStarted::Forgotten => true,
     };
     match reply {
-        Reply::Started(Started { txn, edges: before, ancestors: known, .. }) => {
-            version(*txn) && edges(before, group) && ancestors(known, group)
+        Reply::Started(Started { txn, edges: before, ancestors: known, attempts, .. }) => {
+            let attempt = |(_, attempt): &(u16, u64)| (1..LAST_US).contains(attempt);
+            version(*txn)
+                && edges(before, group)
+                && ancestors(known, group)
+                && attempts.iter().all(attempt)
         }
         Reply::NotStarted { txn, why: reason } => version(*txn) && why(reason),
         Reply::Executed { txn, .. } => version(*txn),

@@ -70,6 +70,8 @@ pub(super) struct Txn {
     pub(super) ended: bool,
     /// Its merged pieces that are not started, with their last attempts.
     pub(super) holds: Vec<HeldPieces>,
+    /// Those that were held and are started, with the attempts that have succeeded.
+    pub(super) attempts: Vec<(u16, u64)>,
 }
 
 impl Txn {
@@ -85,6 +87,7 @@ impl Txn {
             cycle: Arc::default(),
             ended: false,
             holds: Vec::new(),
+            attempts: Vec::new(),
         }
     }
 
@@ -262,7 +265,8 @@ impl Table {
     fn start(&mut self, at: (u64, u64), entry: &StartEntry, store: &mut dyn Store) {
         let StartEntry { txn, call, pieces, outcomes, edges, rows } = entry;
         let is_new = self.change_txn(at, *txn, Some(Txn::new(call.clone())), store, |state| {
-            state.holds.retain(|held| !held.has_some(pieces));
+            let started = state.holds.extract_if(.., |held| held.has_some(pieces));
+            state.attempts.extend(started.map(|held| (held.group, held.attempt)));
             state.pieces.extend(pieces.iter().map(|piece| (at.0, piece.clone())));
             state.outcomes.extend(outcomes.iter().cloned());
             state.edges.extend(edges.iter().copied());

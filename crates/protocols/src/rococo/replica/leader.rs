@@ -101,7 +101,9 @@ impl Leader {
             if let Some(set) = common.table.set().filter(|_| !state.holds.is_empty()) {
                 self.holds.inherit(txn, &state.call, state.holds, set);
             }
-            self.live.insert(txn, Live::new(state.call, state.edges, cx.now()));
+            let mut live = Live::new(state.call, state.edges, cx.now());
+            live.attempts = state.attempts;
+            self.live.insert(txn, live);
             let started = state.pieces.into_iter().zip(state.outcomes);
             pieces.extend(
                 started.map(|((slot, occurrence), outcome)| (slot, txn, occurrence, outcome)),
@@ -259,15 +261,17 @@ impl Leader {
         common: &mut Common,
         cx: &mut Cx<'_>,
     ) {
-        let (pieces, edges, is_over) = match self.live.get(&txn) {
-            Some(live) => (live.started.clone(), live.edges.clone(), false),
+        let (pieces, attempts, edges, is_over) = match self.live.get(&txn) {
+            Some(live) => {
+                (live.started.clone(), live.attempts.clone(), live.edges.clone(), false)
+            }
             None => {
                 let Some(state) = common.table.txn(txn, cx.store()) else { return };
-                (state.started().collect(), state.edges.clone(), true)
+                (state.started().collect(), state.attempts.clone(), state.edges.clone(), true)
             }
         };
         let ancestors = self.ancestors(edges.iter().map(|edge| edge.from), common, cx);
-        let started = Started { txn, pieces, edges, ancestors, is_over };
+        let started = Started { txn, pieces, attempts, edges, ancestors, is_over };
         self.proposals.confirm(to, Reply::Started(started));
     }
 

@@ -18,6 +18,8 @@ pub(super) struct Live {
     /// All pieces, in the order of their start, as they are reported.
     pub(super) started: Vec<StartedPiece>,
     named: BTreeSet<(PieceId, u32)>,
+    /// The merged pieces that were held before they were started, with the attempts that have succeeded.
+    pub(super) attempts: Vec<(u16, u64)>,
     /// The transactions before it, by its pieces here. In ascending order, each once.
     pub(super) edges: Vec<Edge>,
     /// The coordinators to answer when it is executed.
@@ -33,6 +35,7 @@ impl Live {
             deferred: Vec::new(),
             started: Vec::new(),
             named: BTreeSet::new(),
+            attempts: Vec::new(),
             edges,
             committers: Vec::new(),
             heard: now,

@@ -103,15 +103,13 @@ impl Holds {
         waits
     }
 
-    /// The pieces of a merged piece of which some are named. They are held no more.
-    fn take(&mut self, txn: Version, pieces: &[Occurrence]) -> Vec<Occurrence> {
+    /// A merged piece of which some pieces are named: which one, its attempt and its pieces. They are held no more.
+    fn take(&mut self, txn: Version, pieces: &[Occurrence]) -> Option<(u16, u64, Vec<Occurrence>)> {
         let mut all = self.held.range((txn, 0)..=(txn, u16::MAX));
-        let Some((name, _)) = all.find(|(_, held)| has_some(&held.pieces, pieces)) else {
-            return Vec::new();
-        };
-        let name = *name;
+        let name = *all.find(|(_, held)| has_some(&held.pieces, pieces))?.0;
         self.has_released = true;
-        self.held.remove(&name).map(|held| held.pieces).unwrap_or_default()
+        let Held { attempt, pieces, .. } = self.held.remove(&name)?;
+        Some((name.1, attempt, pieces))
     }
 
     /// A transaction was executed, so that none of its attempts can succeed.
@@ -147,9 +145,10 @@ impl Leader {
         common: &mut Common,
         cx: &mut Cx<'_>,
     ) {
-        let held = self.holds.take(txn, pieces);
-        if !held.is_empty() {
-            self.start_pieces((txn, call), held, set, common, cx);
+        let Some((group, attempt, held)) = self.holds.take(txn, pieces) else { return };
+        self.start_pieces((txn, call), held, set, common, cx);
+        if let Some(live) = self.live.get_mut(&txn) {
+            live.attempts.push((group, attempt));
         }
     }
 

@@ -110,17 +110,17 @@ impl Holding {
         self.open.iter().map(ask).collect()
     }
 
-    /// A partition holds the rows of these pieces for an attempt. If `attempt` is none, it has started them.
+    /// A partition holds the rows of these pieces for an attempt, or has started them in it.
     pub(super) fn on_held(
         &mut self,
         at: u16,
-        attempt: Option<u64>,
+        attempt: u64,
         found: Vec<StartedPiece>,
         (procedure, merged): (&Procedure, &MergedPiece),
         place: impl Fn(Begun) -> (u16, Occurrence),
     ) -> Next {
         let is_due = self.phase == Phase::Holds && self.open.contains(&at);
-        if !is_due || attempt.is_some_and(|attempt| attempt != self.attempt) {
+        if !is_due || attempt != self.attempt {
             return Next::Ask(Vec::new());
         }
         let found: Outcomes = found
@@ -205,15 +205,6 @@ impl Holding {
         }
         self.attempt_again();
         self.unanswered()
-    }
-
-    /// Whether a partition has started all pieces for which it was asked to hold rows.
-    pub(super) fn is_started(&self, at: u16, started: &[StartedPiece]) -> bool {
-        let asked = self.pieces.get(&at).map_or(&[][..], Vec::as_slice);
-        let has = |piece: &Occurrence| {
-            started.iter().any(|own| (own.piece, own.number) == (piece.piece, piece.number))
-        };
-        !asked.is_empty() && asked.iter().all(has)
     }
 
     /// Whether a partition is asked for a piece.
