@@ -414,9 +414,7 @@ impl Run {
                 self.on_held(at, attempt, started.pieces.clone(), &mut holding, group)
             }
             // What this attempt has found may be something else than what the one that has succeeded has found.
-            Some(attempt) if attempt > holding.attempt => {
-                Next::Ask(holding.on_failed(attempt - 1))
-            }
+            Some(attempt) if attempt > holding.attempt => Next::Ask(holding.on_failed(attempt - 1)),
             None if started.is_over => Next::Ask(holding.on_failed(holding.attempt)),
             _ => Next::Ask(Vec::new()),
         };

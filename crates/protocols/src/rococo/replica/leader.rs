@@ -262,9 +262,7 @@ impl Leader {
         cx: &mut Cx<'_>,
     ) {
         let (pieces, attempts, edges, is_over) = match self.live.get(&txn) {
-            Some(live) => {
-                (live.started.clone(), live.attempts.clone(), live.edges.clone(), false)
-            }
+            Some(live) => (live.started.clone(), live.attempts.clone(), live.edges.clone(), false),
             None => {
                 let Some(state) = common.table.txn(txn, cx.store()) else { return };
                 (state.started().collect(), state.attempts.clone(), state.edges.clone(), true)

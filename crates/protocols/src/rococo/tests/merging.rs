@@ -3,8 +3,14 @@
 
 use std::panic::RefUnwindSafe;
 
+use super::super::merged::{HoldEnd, HoldReply};
+use super::super::message::{Ancestors, CallOf, Occurrence, Reply, Request, Started, StartedPiece};
+use super::super::registered::Registered;
+use super::super::run::{Requests, Run, Step};
 use super::*;
 use hunted::{Hunt, explore_more, explore_more_all};
+use serried_model::Version;
+use serried_procedures::Call;
 
 /// `fork` appends to two heads by a merged piece that needs one round, and then to a list that depends on what it has found.
 /// `hop` appends to heads of which each but the first depends on what was found before, in three rounds.
@@ -127,6 +133,75 @@ fn calls_with_merged_pieces_end_before_the_next_set_is_in_use() {
         let registers = Hunt { more, registers: true, ..hunted::NONE };
         explore_more_all("registers", 10, 1, hunted::short(), registers);
     }
+}
+
+fn sent(step: Step) -> Requests {
+    match step {
+        Step::Send(requests) => requests,
+        step => panic!("{step:?}"),
+    }
+}
+
+fn outcomes(pieces: &[Occurrence], text: &str) -> Vec<StartedPiece> {
+    let outcome = Some(Ok(vec![Datum::String(text.into())]));
+    let started = |piece: &Occurrence| StartedPiece {
+        piece: piece.piece,
+        number: piece.number,
+        outcome: outcome.clone(),
+    };
+    pieces.iter().map(started).collect()
+}
+
+/// Another coordinator's second attempt has succeeded while the answers to the first one were under way.
+#[test]
+fn what_two_attempts_have_found_is_not_mixed() {
+    let group = Group::new(1, Duration::from_millis(1)).with_partitions(3);
+    let set = Arc::new(Registered::new(1, set(More::Merged)));
+    let at = set.set().procedures.iter().position(|procedure| &*procedure.name == "fork");
+    let procedure = at.expect("there is one") as u16;
+    let txn = Version::at(1_000_000);
+    let begun = |b: i64| {
+        let inputs: Vec<Datum> = [0, b, 7].into_iter().map(Datum::Int).collect();
+        let call = Call::new(set.procedure(procedure).unwrap(), inputs.clone()).unwrap();
+        let mut run =
+            Run::new(txn, Arc::new(CallOf { set: 1, procedure, inputs }), set.clone(), call);
+        let holds = sent(run.begin(&group));
+        (holds.len() == 2).then_some((run, holds))
+    };
+    let (mut run, holds) = (1..LISTS).find_map(begun).expect("heads are at several partitions");
+    let [(p, Request::Hold(at_p)), (q, Request::Hold(at_q))] = &holds[..] else {
+        panic!("{holds:?}");
+    };
+    let held = |attempt, pieces: &[Occurrence], text: &str| {
+        let end = HoldEnd::Held(outcomes(pieces, text));
+        Reply::Hold(HoldReply { txn, group: at_p.group, attempt, end })
+    };
+    let (of_p, of_q) = (at_p.start.pieces.clone(), at_q.start.pieces.clone());
+    assert!(sent(run.on_reply(*p, held(1, &of_p, "old "), &group)).is_empty());
+    let started = Reply::Started(Started {
+        txn,
+        pieces: outcomes(&of_q, "new "),
+        attempts: vec![(at_q.group, 2)],
+        edges: Vec::new(),
+        ancestors: Ancestors::default(),
+        is_over: false,
+    });
+    let requests = sent(run.on_reply(*q, started.clone(), &group));
+    let releases = |(_, request): &(u16, Request)| matches!(request, Request::Release(hold) if hold.attempt == 1);
+    assert!(requests.len() == 2 && requests.iter().all(releases), "{requests:?}");
+    let released = |attempt| {
+        let (group, end) = (at_p.group, HoldEnd::Released);
+        Reply::Hold(HoldReply { txn, group, attempt, end })
+    };
+    assert!(sent(run.on_reply(*p, released(1), &group)).is_empty());
+    let requests = sent(run.on_reply(*q, released(1), &group));
+    let holds =
+        |(_, request): &(u16, Request)| matches!(request, Request::Hold(hold) if hold.attempt == 2);
+    assert!(requests.len() == 2 && requests.iter().all(holds), "{requests:?}");
+    assert!(sent(run.on_reply(*q, started, &group)).is_empty());
+    let requests = sent(run.on_reply(*p, held(2, &of_p, "new "), &group));
+    let starts = |(_, request): &(u16, Request)| matches!(request, Request::Start(_));
+    assert!(requests.len() >= 2 && requests.iter().all(starts), "{requests:?}");
 }
 
 const QUIET: Faults = Faults { members: 1, lossy: false, crashes: false, clients_leave: false };
