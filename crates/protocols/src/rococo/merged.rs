@@ -33,7 +33,8 @@
 //!   start the pieces. Starting them twice has no effect.
 //! - *A partition that has started pieces names the attempt that has succeeded.* A coordinator whose attempt is another one
 //!   gives that up: together with what it was told before, such an answer could make an attempt look whole that has failed,
-//!   and what follows would be started with other outputs.
+//!   and what follows would be started with other outputs. For the same reason the partition holds nothing any more for
+//!   another attempt, even if that asks for pieces that it has not started.
 //! - *The next attempt begins when nothing is held any more for the last one*, and when no older holder is in its way.
 //! - *A refused call ends its merged piece too*: with the pieces of the round in which it was refused. They have written
 //!   nothing, because what can fail comes before what writes; and they have read at one moment.

@@ -47,6 +47,13 @@ impl Live {
         self.named.contains(&(occurrence.piece, occurrence.number))
     }
 
+    /// Whether pieces of a merged piece were started: some of these, or others that were held. An attempt that has failed
+    /// may ask for other pieces than the one that has succeeded.
+    pub(super) fn has_some(&self, group: u16, pieces: &[Occurrence]) -> bool {
+        self.attempts.iter().any(|(of, _)| *of == group)
+            || pieces.iter().any(|piece| self.has(piece))
+    }
+
     /// A piece was started. It has an outcome if it is immediate.
     pub(super) fn start(
         &mut self,

@@ -184,7 +184,7 @@ impl Leader {
         let Some(set) = self.admit_hold(from, &hold, common, cx) else { return };
         let Hold { start: Start { txn, call, pieces, .. }, group, attempt } = &hold;
         let (name, attempt) = ((*txn, *group), *attempt);
-        let is_started = |live: &Live| pieces.iter().any(|piece| live.has(piece));
+        let is_started = |live: &Live| live.has_some(*group, pieces);
         if self.live.get(txn).is_some_and(is_started) || !self.is_open(*txn, common) {
             return self.answer_start(from, *txn, common, cx);
         }
@@ -229,7 +229,7 @@ impl Leader {
         let Some(set) = self.admit_hold(from, &hold, common, cx) else { return };
         let Hold { start: Start { txn, call, pieces, .. }, group, attempt } = &hold;
         let (name, attempt) = ((*txn, *group), *attempt);
-        let is_started = |live: &Live| pieces.iter().any(|piece| live.has(piece));
+        let is_started = |live: &Live| live.has_some(*group, pieces);
         if self.live.get(txn).is_some_and(is_started) || !self.is_open(*txn, common) {
             return self.answer_hold(from, name, attempt, HoldEnd::Released);
         }
