@@ -139,7 +139,7 @@ fn rows_are_created_with_defaults_changed_and_deleted() {
     assert_eq!(execute(&create, &inputs(1, 5), &mut rows), Ok(vec![Datum::Bool(false)]));
     assert_eq!(
         rows.read(0, &[Datum::Int(1)]),
-        Some(vec![Datum::Int(5), Datum::Int(7), Datum::from("")])
+        Some([Datum::Int(5), Datum::Int(7), Datum::from("")].into())
     );
     assert_eq!(execute(&create, &inputs(1, 6), &mut rows), Ok(vec![Datum::Bool(true)]));
     let delete = set("rows = { t = [\"x\"] }\nwrites_if = \"y > 0\"\ndeletes = [\"t\"]");
@@ -166,7 +166,7 @@ fn a_key_may_depend_on_a_row_before_it() {
     }
     let log: Vec<_> = rows.rows.iter().filter(|((table, _), _)| *table == 1).collect();
     let entry = |number: i64, value: i64| {
-        ((1, vec![Datum::Int(1), Datum::Int(number)]), vec![Datum::Int(value)])
+        ((1, vec![Datum::Int(1), Datum::Int(number)]), StoredRow::from([Datum::Int(value)]))
     };
     assert_eq!(
         log,
@@ -186,6 +186,6 @@ fn two_accesses_of_one_row_see_one_another() {
     }
     assert_eq!(
         rows.read(0, &[Datum::Int(1)]),
-        Some(vec![Datum::Int(2), Datum::Int(9), Datum::from("")])
+        Some([Datum::Int(2), Datum::Int(9), Datum::from("")].into())
     );
 }

@@ -58,11 +58,11 @@ fn expression(expression: &str) -> Result<(), Mistake> {
 struct NoRows;
 
 impl serried_procedures::RowStore for NoRows {
-    fn read(&mut self, _: u16, _: &[Datum]) -> Option<Vec<Datum>> {
+    fn read(&mut self, _: u16, _: &[Datum]) -> Option<serried_procedures::StoredRow> {
         None
     }
 
-    fn write(&mut self, _: u16, _: &[Datum], _: Vec<Datum>) {}
+    fn write(&mut self, _: u16, _: &[Datum], _: serried_procedures::StoredRow) {}
 
     fn delete(&mut self, _: u16, _: &[Datum]) {}
 }

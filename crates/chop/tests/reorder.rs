@@ -10,7 +10,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use rows::Rows;
 use serried_chop::{check, compile};
-use serried_procedures::{Call, Datum, Piece, Procedure, ProcedureSet, Start};
+use serried_procedures::{Call, Datum, Piece, Procedure, ProcedureSet, Start, StoredRow};
 
 const CALLS: usize = 6;
 const SEEDS: u64 = 300;
@@ -33,7 +33,7 @@ fn insert(
     for (column, datum) in columns {
         row[set.tables[at].column(column).unwrap()] = datum.clone();
     }
-    rows.rows.insert((at as u16, key.to_vec()), row);
+    rows.rows.insert((at as u16, key.to_vec()), row.into());
 }
 
 /// Two warehouses of two districts with three customers each, and four items.
@@ -155,7 +155,7 @@ impl<'s> Running<'s> {
 
 /// What calls leave behind: the rows, and the results of each.
 #[derive(PartialEq)]
-struct Outcome(std::collections::BTreeMap<rows::Place, Vec<Datum>>, Vec<Vec<Datum>>);
+struct Outcome(std::collections::BTreeMap<rows::Place, StoredRow>, Vec<Vec<Datum>>);
 
 fn outcome(rows: Rows, calls: &[Running<'_>]) -> Outcome {
     let results = calls.iter().map(|running| {

@@ -329,7 +329,7 @@ fn try_all(workload: &'static str, faults: Faults) {
     let only = std::env::var("SERRIED_PROTOCOL").ok();
     let is_wanted = |name: &str| only.as_ref().is_none_or(|only| only == name);
     for protocol in promising(FamilyName::Procedures).filter(|known| is_wanted(known.name)) {
-        visit(protocol.name, Trials { workload, faults, replicas: None, trials: 40 }).unwrap();
+        visit(protocol.name, Trials { workload, faults, replicas: None, trials: 10 }).unwrap();
     }
 }
 

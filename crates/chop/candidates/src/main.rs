@@ -54,10 +54,12 @@ fn main() {
 
     let set = serried_chop::compile(include_str!("../../procedures/tpcc.toml")).unwrap();
     let piece = set.procedures[0].pieces.iter().find(|piece| piece.name == "stock").unwrap();
-    let mut store = One(set.tables.iter().find(|table| table.name == "stock").unwrap().defaults());
+    let stock = set.tables.iter().find(|table| table.name == "stock").unwrap();
+    let mut row = stock.defaults();
     for (at, column) in columns.iter().enumerate() {
-        store.0[at] = Datum::Int(*column);
+        row[at] = Datum::Int(*column);
     }
+    let mut store = One(row.into());
     let arguments: Vec<Datum> = piece
         .arguments
         .iter()

@@ -79,8 +79,8 @@ impl Rows<'_> {
 /// What a program does to rows: a value for each, or `None` if it deletes the row.
 pub type Writes = Vec<(Key, Option<Value>)>;
 
-/// Runs a program. `read` answers its reads, and is called once for each row. Returns what the program returns, and what it
-/// writes: nothing if it refuses. Returns `None` if `read` gave no answer.
+/// Runs a program. `read` answers its reads. It is called once for each row, and once more if a row that was only read is to
+/// be written. Returns what the program returns, and what it writes: nothing if it refuses. Returns `None` if `read` gave no answer.
 pub fn run(
     program: &dyn Program,
     read: &mut dyn FnMut(&Key, bool) -> Answer,
