@@ -80,6 +80,11 @@ pub enum Outcome {
     InvalidInputs(InvalidInputs),
     /// It met a conflict with other calls. It did not take effect, and never will. The session may call again.
     Conflict,
+    /// The client's clock is off by more than servers allow. It did not take effect, and never will.
+    ClockSkew {
+        /// By how much it is ahead, in microseconds; negative if it is behind.
+        ahead_us: i64,
+    },
     /// It was given up. It did not take effect, and never will.
     NoEffect,
     /// It was given up, and may still take effect.

@@ -272,7 +272,7 @@ impl Exercise for Procedures {
         drop(Procedures::read(keyspace, &key).await);
     }
 
-    fn is_refusal(_: &CallError) -> bool {
-        false
+    fn is_refusal(error: &CallError) -> bool {
+        matches!(error, CallError::ClockSkew { .. })
     }
 }

@@ -5,6 +5,8 @@ use std::time::Duration;
 use serried_model::Version;
 use serried_procedures::{InvalidInputs, Refused};
 
+use crate::transactions::seconds;
+
 /// Why a call did not take effect, or is not known to have; or why a set was not registered.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -61,6 +63,12 @@ pub enum CallError {
         attempts: u32,
         /// The deadline that was set.
         deadline: Duration,
+    },
+    /// The client's clock is off by more than the keyspace allows. Nothing took effect. Synchronise the clock.
+    #[error("this client's clock is {} s {} the nodes' clocks: synchronise it{}", seconds(.ahead_us), if *.ahead_us < 0 { "behind" } else { "ahead of" }, if *.ahead_us < 0 { "" } else { " and connect again" })]
+    ClockSkew {
+        /// By how much it is ahead, in microseconds; negative if it is behind.
+        ahead_us: i64,
     },
     /// A majority of the nodes can't write, mostly because their disks are full. Nothing took effect.
     #[error("the keyspace is read-only: {reason}")]

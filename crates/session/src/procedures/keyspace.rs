@@ -218,6 +218,7 @@ impl ProcedureKeyspace {
                 CallError::Unknown { procedure: named(), call: call(), deadline }
             }
             Some(Outcome::Forgotten) => CallError::Forgotten { call: call() },
+            Some(Outcome::ClockSkew { ahead_us }) => CallError::ClockSkew { ahead_us },
             Some(Outcome::Conflict) => {
                 CallError::Conflict { procedure: named(), attempts: *attempts, deadline }
             }
@@ -237,6 +238,7 @@ impl ProcedureKeyspace {
             Some(Output::Outcome(
                 Outcome::NoEffect
                 | Outcome::Conflict
+                | Outcome::ClockSkew { .. }
                 | Outcome::NoSuchProcedure { .. }
                 | Outcome::InvalidInputs(_),
             )) => Ok(CallOutcome::NoEffect),

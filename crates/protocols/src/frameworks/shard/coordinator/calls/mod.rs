@@ -339,7 +339,15 @@ impl<C: Control> CallCoordinator<C> {
                     return;
                 }
             }
-            Refusal::ClockSkew { .. } => self.delays_us.clear(),
+            // The time is ahead because of delays or stamps, not because of this client's clock.
+            Refusal::ClockSkew { .. } if version.timestamp_us > cx.clock().midpoint_us() => {
+                self.delays_us.clear();
+            }
+            Refusal::ClockSkew { ahead_us } => {
+                let outcome = Outcome::ClockSkew { ahead_us };
+                self.close(txn, Some(Decision::Abort), Some(outcome), cx);
+                return;
+            }
             Refusal::TooLong { .. } => {}
             Refusal::OtherSet { .. } => {
                 let again = self.close(txn, Some(Decision::Abort), None, cx);
