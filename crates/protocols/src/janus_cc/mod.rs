@@ -18,7 +18,7 @@
 //! ```
 //!
 //! # Quorums
-//! A partition has one server: member `partition mod n` of its group ([`server`]). Janus's quorums of one partition are that
+//! A partition has one server: member `partition mod n` of its group (`server`). Janus's quorums of one partition are that
 //! server, so all answers of a partition are always equal. The fast path is the only one, and needs no ballots: a server gives
 //! the same edges whoever asks, so whoever finishes a transaction commits it with the same edges.
 //!
