@@ -161,6 +161,16 @@ impl Call {
         (0..self.pieces.len()).all(|at| self.is_executed(PieceId(at as u16)))
     }
 
+    /// Whether all occurrences of a piece were started.
+    pub fn has_started(&self, piece: PieceId) -> bool {
+        matches!(self.progress(piece), Progress::Started { .. })
+    }
+
+    /// Whether all occurrences of a piece were executed.
+    pub fn has_executed(&self, piece: PieceId) -> bool {
+        self.is_executed(piece)
+    }
+
     /// The results of the call, in the order of [`Procedure::returns`]. All pieces were executed.
     ///
     /// # Errors

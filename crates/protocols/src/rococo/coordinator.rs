@@ -12,12 +12,13 @@ use serried_procedures::{
     Results,
 };
 
-use super::OF_SETS;
 use super::message::{self, CallOf, Found, Inquired, Message, NotStarted, Reply, Request};
 use super::reading::Reading;
 use super::registered::Registered;
 use super::run::{Requests, Run, Step};
 use super::sound;
+use super::{Mutation, OF_SETS};
+use crate::Mutated;
 
 /// How long ends are collected before partitions are notified.
 const TELL_AFTER: Duration = Duration::from_millis(10);
@@ -29,6 +30,7 @@ const START_AGAIN: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct Coordinator {
     group: Group,
+    mutation: Mutated<Mutation>,
     clock: VersionClock,
     /// The time from which calls have to begin, in microseconds.
     from_us: u64,
@@ -82,10 +84,11 @@ pub enum Timer {
 type Cx<'a> = Context<'a, Coordinator>;
 
 impl Coordinator {
-    /// A coordinator for a client of `group`.
-    pub fn new(group: Group, _settings: &Settings) -> Coordinator {
+    /// A coordinator for a client of `group`. `mutation` is the only deliberate mistake in it.
+    pub fn new(group: Group, _settings: &Settings, mutation: Mutated<Mutation>) -> Coordinator {
         Coordinator {
             group,
+            mutation,
             clock: VersionClock::default(),
             from_us: 0,
             leaders: BTreeMap::new(),
@@ -158,7 +161,7 @@ impl Coordinator {
         let of = CallOf { set: set.version(), procedure: at as u16, inputs: inputs.clone() };
         let again = Operation::Call { procedure: name, inputs };
         if procedure.is_read_only() {
-            let reading = Box::new(Reading::new(of, set));
+            let reading = Box::new(Reading::new(of, set, self.mutation));
             let phase = Phase::Reads { reading, again };
             self.requests.insert(txn, Running { repeated: 0, phase });
             return self.read(txn, cx);
@@ -445,7 +448,10 @@ impl Coordinator {
         let at = from.partition();
         self.leaders.insert(at, from);
         match reply {
-            Reply::Started(_) | Reply::NotStarted { .. } | Reply::Executed { .. } => {
+            Reply::Started(_)
+            | Reply::NotStarted { .. }
+            | Reply::Executed { .. }
+            | Reply::Hold(_) => {
                 self.on_run(at, reply, cx);
             }
             Reply::Read { number, found } => self.on_read(number, found, cx),

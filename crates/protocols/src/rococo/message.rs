@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serried_model::{Key, NodeId, Version};
 use serried_procedures::{Datum, PieceId, ProcedureSet, Refused, StoredRow};
 
+use super::merged::{Hold, HoldEntry, HoldReply};
 use crate::frameworks::replicated_log;
 
 pub(super) use crate::frameworks::chopped::{Ancestors, Commit, Edge, Kind, Vertex, Window};
@@ -80,6 +81,10 @@ pub enum Request {
         /// The transaction.
         txn: Version,
     },
+    /// Hold the rows of pieces of a merged piece, and report what the pieces would return (002 §4.2).
+    Hold(Hold),
+    /// Hold these rows no more: the attempt has failed. Report when the next attempt has a chance.
+    Release(Hold),
 }
 
 /// The start of pieces of a transaction at one partition.
@@ -198,6 +203,8 @@ pub enum Reply {
         /// What it knows.
         known: Inquired,
     },
+    /// What comes of holding rows of a merged piece.
+    Hold(HoldReply),
 }
 
 impl Reply {
@@ -206,6 +213,7 @@ impl Reply {
         match self {
             Reply::Started(started) => Some(started.txn),
             Reply::NotStarted { txn, .. } | Reply::Executed { txn, .. } => Some(*txn),
+            Reply::Hold(reply) => Some(reply.txn),
             _ => None,
         }
     }
@@ -249,6 +257,9 @@ pub struct Started {
     pub txn: Version,
     /// All of its pieces that were started here.
     pub pieces: Vec<StartedPiece>,
+    /// The merged pieces of which some are among them, if their rows were held before: which merged piece, and the attempt
+    /// that has succeeded.
+    pub attempts: Vec<(u16, u64)>,
     /// The transactions before it, by these pieces.
     pub edges: Vec<Edge>,
     /// What is known of these and of transactions before them.
@@ -337,6 +348,8 @@ pub enum Entry {
     },
     /// A new leader begins.
     Lead,
+    /// Rows of a merged piece are held, or an attempt to do so has failed.
+    Hold(Arc<HoldEntry>),
 }
 
 /// The start of pieces.
@@ -401,6 +414,10 @@ impl replicated_log::LedEntry for Entry {
                 let outputs = executed.txns.iter().flat_map(|(_, outputs)| outputs);
                 outputs.map(|piece| data_size(&piece.outputs) + 64).sum::<usize>()
                     + executed.rows.iter().map(row).sum::<usize>()
+            }
+            Entry::Hold(hold) => {
+                let pieces = hold.pieces.iter().map(|piece| data_size(&piece.arguments) + 64);
+                pieces.sum::<usize>() + data_size(&hold.call.inputs)
             }
             Entry::End(txns) => txns.len() * size_of::<Version>(),
             // As an estimate: an expression takes several times its text.

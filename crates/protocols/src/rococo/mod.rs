@@ -45,19 +45,29 @@
 //! - *A refused call is a transaction too.* It writes nothing, but what it has read must be consistent. So it commits with the
 //!   pieces that it has started, and only then the refusal is reported.
 //!
+//! - *A recovering partition is a participant*, although the call may need nothing of it any more: it has started pieces of
+//!   a call that is refused, or held rows in an attempt that failed.
+//!
 //! # Corrections of the paper
+//! - §4.2 executes merged pieces by optimistic concurrency control, "until it succeeds". This need not ever be the case. Rows
+//!   are held instead, and the oldest transaction never fails.
 //! - Fig. 7 waits until the status of ancestors is *greater than* COMMITTING. The text waits for COMMITTING or later (§3.2),
 //!   which is right: two transactions on a cycle would wait for each other.
 //! - Fig. 7 waits for ancestors that are not on the server to be DECIDED. A server that has the complete edges of all
 //!   ancestors knows their order, so it does not wait.
 //!
+//! # Merged pieces
+//! Pieces that the offline checker has merged take effect at one moment (§4.2). The argument is in `merged.rs`.
+//!
 //! # Bounds
-//! - 4096 requests wait for a leader, and 4096 reads for transactions; others are dropped and repeated by their clients.
+//! - 4096 requests wait for a leader, 4096 reads for transactions, and 4096 requests for rows that are held. Others are
+//!   dropped and repeated by their clients.
 //! - A leader coordinates at most 256 calls of silent clients at a time.
 //! - A deleted row stays as a row without columns. The store grows with the number of rows that were ever deleted.
 //! - A transaction is remembered for [`serried_actor::Settings::outcomes_ms`] after it has ended.
 
 mod coordinator;
+mod merged;
 mod message;
 mod reading;
 mod registered;
@@ -91,6 +101,16 @@ pub enum Mutation {
     ForgetsEdge,
     /// Ancestors that are not at the server are taken for decided.
     IgnoresOtherServers,
+    /// A leader holds no rows for a merged piece, so that this is not atomic.
+    HoldsNothing,
+    /// A leader executes the transactions of a cycle in the order in which their commits have arrived.
+    OrdersByArrival,
+    /// Transactions are forgotten after a time, whether or not they have ended everywhere.
+    ForgetsEarly,
+    /// A call that writes nothing reads one round.
+    ReadsOnce,
+    /// A set of procedures is in use as soon as it is registered, while calls under the former one are under way.
+    DoesNotDrain,
 }
 
 impl Protocol for Rococo {
@@ -98,14 +118,14 @@ impl Protocol for Rococo {
     const SUMMARY: &'static str = "stored procedures in pieces, reordered instead of aborted";
     const GUARANTEE: Guarantee = Guarantee::StrictSerializable;
     type Family = Procedures;
-    const OFFERS: Offers = Offers { merged: false };
+    const OFFERS: Offers = Offers { merged: true };
     const HAS_LEADERS: bool = true;
     type Message = Message;
     type Coordinator = Coordinator;
     type Replica = Replica;
 
     fn coordinator(group: Group, settings: &Settings) -> Coordinator {
-        Coordinator::new(group, settings)
+        Coordinator::new(group, settings, Mutated::NONE)
     }
 
     fn replica(id: NodeId, group: Group, settings: &Settings) -> Replica {

@@ -12,15 +12,18 @@ use std::sync::Arc;
 use serried_actor::Group;
 use serried_procedures::{Call, Datum, PieceId, Refused, Start, placement_key};
 
+use super::Mutation;
 use super::message::{CallOf, Found, Occurrence, Read, Request};
 use super::registered::Registered;
 use super::run::Requests;
+use crate::Mutated;
 
 /// A read-only call that is being coordinated.
 #[derive(Debug)]
 pub(super) struct Reading {
     of: CallOf,
     set: Arc<Registered>,
+    mutation: Mutated<Mutation>,
     /// The pieces that were read. Occurrences with equal arguments are one piece: when an order is added to the last twenty,
     /// nineteen remain, although each is in another place then.
     pieces: Vec<PieceRead>,
@@ -67,10 +70,11 @@ struct Walk {
 
 impl Reading {
     /// A call that has read nothing yet.
-    pub(super) fn new(of: CallOf, set: Arc<Registered>) -> Reading {
+    pub(super) fn new(of: CallOf, set: Arc<Registered>, mutation: Mutated<Mutation>) -> Reading {
         Reading {
             of,
             set,
+            mutation,
             pieces: Vec::new(),
             places: BTreeMap::new(),
             due: Vec::new(),
@@ -102,9 +106,8 @@ impl Reading {
         mut number: impl FnMut() -> u64,
     ) -> (Requests, Option<Result<Vec<Datum>, Refused>>) {
         while self.open.is_empty() {
-            if !self.is_different
-                && let Some(results) = self.results.take()
-            {
+            let is_over = !self.is_different || self.mutation.is(Mutation::ReadsOnce);
+            if is_over && let Some(results) = self.results.take() {
                 return (Vec::new(), Some(results));
             }
             if let Some((results, used)) = self.walk(group) {

@@ -7,6 +7,7 @@ use serried_procedures::{
     Footprint, KnownRow, Piece, PieceId, Procedure, ProcedureSet, RowUse, Table,
 };
 
+use super::merged::{MergedPiece, merged_pieces};
 use super::message::{Kind, Occurrence};
 
 /// A set of procedures that is in use.
@@ -18,6 +19,8 @@ pub(super) struct Registered {
     footprints: Vec<Vec<Footprint>>,
     /// By table, all that procedures write.
     written: Vec<RowUse>,
+    /// By procedure, its merged pieces.
+    merged: Vec<Vec<MergedPiece>>,
 }
 
 impl Registered {
@@ -34,7 +37,13 @@ impl Registered {
                 }
             }
         }
-        Registered { version, set, footprints, written }
+        let merged = set.procedures.iter().map(merged_pieces).collect();
+        Registered { version, set, footprints, written, merged }
+    }
+
+    /// The merged pieces of a procedure.
+    pub(super) fn merged(&self, procedure: u16) -> &[MergedPiece] {
+        self.merged.get(usize::from(procedure)).map_or(&[], Vec::as_slice)
     }
 
     /// Its version.

@@ -3,18 +3,22 @@
 //! Servers remember what they have started and executed. So several nodes can coordinate a call, one after the other or at
 //! the same time: the client, and servers if the client is silent.
 
+mod merged;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serried_actor::Group;
 use serried_model::Version;
-use serried_procedures::{Call, Datum, PieceId, Procedure, Refused, placement_key};
+use serried_procedures::{Call, Datum, PieceId, Procedure, Refused, Start as Begun, placement_key};
 
+use super::merged::{Hold, HoldEnd, HoldReply, MergedPiece, group_of};
 use super::message::{
     Ancestors, CallOf, Commit, Edge, Executed, NotStarted, Occurrence, Reply, Request, Start,
-    Started, Vertex,
+    Started, StartedPiece, Vertex,
 };
 use super::registered::Registered;
+use merged::{Ask, HeldAll, Holding, Next};
 
 /// A call that is being coordinated.
 #[derive(Debug)]
@@ -32,6 +36,12 @@ pub(super) struct Run {
     insists: bool,
     refused: Option<Refused>,
     commit: Option<Arc<Commit>>,
+    /// Pieces of merged pieces that can be started, each with its merged piece and its partition.
+    merged: Vec<(u16, u16, Occurrence)>,
+    /// The merged piece that is under way.
+    holding: Option<Box<Holding>>,
+    /// Pieces that can be started, as a merged piece was.
+    later: Vec<Begun>,
 }
 
 /// What a call has at a partition.
@@ -47,12 +57,17 @@ struct Part {
     not_started: Option<NotStarted>,
     edges: BTreeSet<Edge>,
     executed: bool,
+    /// Whether it has to say which pieces it has started: perhaps others than those that are known.
+    is_asked: bool,
 }
 
 impl Part {
     fn is_started(&self) -> bool {
-        self.is_over
-            || self.pieces.iter().all(|piece| self.started.contains(&(piece.piece, piece.number)))
+        self.is_over || self.has_started_known() && !self.is_asked
+    }
+
+    fn has_started_known(&self) -> bool {
+        self.pieces.iter().all(|piece| self.started.contains(&(piece.piece, piece.number)))
     }
 }
 
@@ -85,6 +100,9 @@ impl Run {
             insists: false,
             refused: None,
             commit: None,
+            merged: Vec::new(),
+            holding: None,
+            later: Vec::new(),
         }
     }
 
@@ -92,6 +110,14 @@ impl Run {
     #[must_use]
     pub(super) fn insisting(self) -> Run {
         Run { insists: true, ..self }
+    }
+
+    /// Makes a partition a participant that knows the call, whatever it has started of it: perhaps nothing, or what a call
+    /// that is refused need not start.
+    #[must_use]
+    pub(super) fn with_participant(mut self, at: u16) -> Run {
+        self.parts.entry(at).or_default().is_asked = true;
+        self
     }
 
     pub(super) fn txn(&self) -> Version {
@@ -122,6 +148,7 @@ impl Run {
             Reply::Started(started) => self.on_started(at, started, group),
             Reply::NotStarted { why, .. } => self.on_not_started(at, why),
             Reply::Executed { outputs, .. } => self.on_executed(at, outputs),
+            Reply::Hold(reply) => self.on_hold(at, reply, group),
             _ => Step::Send(Vec::new()),
         }
     }
@@ -130,8 +157,10 @@ impl Run {
     fn on_started(&mut self, at: u16, started: Started, group: &Group) -> Step {
         let set = self.set.clone();
         let procedure = procedure(&set, &self.of);
+        let of_merged = self.on_started_merged(at, &started, group);
         let Some(part) = self.parts.get_mut(&at) else { return Step::Send(Vec::new()) };
         part.not_started = None;
+        part.is_asked = false;
         part.is_over |= started.is_over;
         part.edges.extend(started.edges);
         let Ancestors { commit, cycles, executed } = started.ancestors;
@@ -161,11 +190,11 @@ impl Run {
             }
         }
         let mut step = self.proceed(group);
-        if let Step::Send(requests) = &mut step
-            && is_first
-        {
-            let refusing = self.parts.iter().filter(|(_, part)| part.not_started.is_some());
-            requests.extend(refusing.map(|(at, part)| (*at, self.start_at(part))));
+        if let Step::Send(requests) = &mut step {
+            requests.extend(of_merged);
+            if is_first {
+                requests.extend(self.refusing());
+            }
         }
         step
     }
@@ -210,8 +239,22 @@ impl Run {
         self.results(procedure)
     }
 
+    /// The requests to partitions that have not started the call, as none had.
+    fn refusing(&self) -> Requests {
+        let mut requests = self.unanswered();
+        requests.retain(|(at, _)| self.parts[at].not_started.is_some());
+        requests
+    }
+
     /// The requests that were not answered.
     pub(super) fn unanswered(&self) -> Requests {
+        let mut requests = self.unanswered_of_parts();
+        let holding = self.holding.iter();
+        requests.extend(holding.flat_map(|holding| self.ask(holding, holding.unanswered())));
+        requests
+    }
+
+    fn unanswered_of_parts(&self) -> Requests {
         let parts = self.parts.iter();
         match &self.commit {
             Some(commit) => {
@@ -230,20 +273,19 @@ impl Run {
         let set = self.set.clone();
         let procedure = procedure(&set, &self.of);
         let mut requests: BTreeMap<u16, Vec<Occurrence>> = BTreeMap::new();
-        if self.refused.is_none() {
+        if self.refused.is_none() && self.holding.is_none() {
             match self.call.start(procedure) {
                 Ok(started) => {
-                    for start in started {
-                        let piece = &procedure.pieces[usize::from(start.piece.0)];
-                        let leading = piece.placement(set.tables(), &start.arguments);
-                        let at = group.partition_of(&placement_key(&leading));
-                        let occurrence = Occurrence {
-                            piece: start.piece,
-                            number: start.occurrence,
-                            arguments: start.arguments,
-                        };
-                        self.parts.entry(at).or_default().pieces.push(occurrence.clone());
-                        requests.entry(at).or_default().push(occurrence);
+                    let later = core::mem::take(&mut self.later);
+                    for start in later.into_iter().chain(started) {
+                        let (at, occurrence) = place(&set, procedure, group, start);
+                        match group_of(set.merged(self.of.procedure), occurrence.piece) {
+                            Some(of) => self.merged.push((of, at, occurrence)),
+                            None => {
+                                self.add(at, occurrence.clone());
+                                requests.entry(at).or_default().push(occurrence);
+                            }
+                        }
                     }
                 }
                 Err(refused) => self.refused = Some(refused),
@@ -253,7 +295,11 @@ impl Run {
             let send = |(at, pieces)| (at, self.start(pieces));
             return Step::Send(requests.into_iter().map(send).collect());
         }
+        if self.refused.is_none() && !self.merged.is_empty() {
+            return Step::Send(self.begin_merged());
+        }
         let has_started = self.refused.is_some() || self.call.has_started_all();
+        let has_started = has_started && self.holding.is_none();
         if self.commit.is_some() || !has_started || !self.parts.values().all(Part::is_started) {
             return Step::Send(Vec::new());
         }
@@ -277,6 +323,146 @@ impl Run {
         Step::Send(self.parts.keys().map(|at| (*at, Request::Commit(commit.clone()))).collect())
     }
 
+    fn add(&mut self, at: u16, piece: Occurrence) {
+        self.parts.entry(at).or_default().pieces.push(piece);
+    }
+
+    // Merged pieces (002 §4.2).
+
+    /// Begins a merged piece, if all simple pieces were executed that could be started.
+    fn begin_merged(&mut self) -> Requests {
+        if self.holding.is_some() || !self.parts.values().all(Part::has_started_known) {
+            return Vec::new();
+        }
+        let set = self.set.clone();
+        let all = set.merged(self.of.procedure);
+        let is_ready = |of: &u16| {
+            all[usize::from(*of)].after.iter().all(|before| self.call.has_executed(*before))
+        };
+        let Some(of) = self.merged.iter().map(|(of, ..)| *of).find(is_ready) else {
+            return Vec::new(); // Only a set that the offline checker has not made leads here.
+        };
+        let (own, others): (Vec<_>, Vec<_>) =
+            core::mem::take(&mut self.merged).into_iter().partition(|(other, ..)| *other == of);
+        self.merged = others;
+        let first: Vec<(u16, Occurrence)> =
+            own.into_iter().map(|(_, at, piece)| (at, piece)).collect();
+        let is_whole = all[usize::from(of)].pieces.iter().all(|id| self.call.has_started(*id));
+        let at = first[0].0;
+        if is_whole && first.iter().all(|(other, _)| *other == at) {
+            // A leader starts the pieces of one request at one moment.
+            let pieces: Vec<Occurrence> = first.into_iter().map(|(_, piece)| piece).collect();
+            pieces.iter().for_each(|piece| self.add(at, piece.clone()));
+            return vec![(at, self.start(pieces))];
+        }
+        let holding = Holding::new(of, self.call.clone(), first);
+        let asks = holding.unanswered();
+        for ask in &asks {
+            self.parts.entry(ask.at).or_default();
+        }
+        let requests = self.ask(&holding, asks);
+        self.holding = Some(Box::new(holding));
+        requests
+    }
+
+    fn ask(&self, holding: &Holding, asks: Vec<Ask>) -> Requests {
+        let request = |Ask { at, releases, pieces }| {
+            let (txn, call, insist) = (self.txn, self.of.clone(), self.insists);
+            let start = Start { txn, call, insist, pieces };
+            let hold = Hold { start, group: holding.group, attempt: holding.attempt };
+            (at, if releases { Request::Release(hold) } else { Request::Hold(hold) })
+        };
+        asks.into_iter().map(request).collect()
+    }
+
+    /// A partition has answered for a merged piece.
+    fn on_hold(&mut self, at: u16, reply: HoldReply, group: &Group) -> Step {
+        let HoldReply { group: of, attempt, end, .. } = reply;
+        let due = self.holding.take_if(|holding| holding.group == of && holding.asks(at));
+        let Some(mut holding) = due else {
+            return Step::Send(Vec::new());
+        };
+        self.parts.entry(at).or_default().not_started = None;
+        let is_first = !core::mem::replace(&mut self.insists, true);
+        let next = match end {
+            HoldEnd::Held(pieces) => self.on_held(at, attempt, pieces, &mut holding, group),
+            HoldEnd::NotHeld => Next::Ask(holding.on_failed(attempt)),
+            HoldEnd::Released => Next::Ask(holding.on_released(at, attempt)),
+        };
+        let mut requests = self.take(holding, next);
+        if is_first {
+            requests.extend(self.refusing());
+        }
+        match self.proceed(group) {
+            Step::Send(more) => {
+                requests.extend(more);
+                Step::Send(requests)
+            }
+            step => step,
+        }
+    }
+
+    /// A partition has started the pieces of a merged piece for which it was asked to hold rows; or it has executed the call
+    /// without them, so the attempt has failed.
+    fn on_started_merged(&mut self, at: u16, started: &Started, group: &Group) -> Requests {
+        let Some(mut holding) = self.holding.take_if(|holding| holding.asks(at)) else {
+            return Vec::new();
+        };
+        let succeeded = started.attempts.iter().find(|(of, _)| *of == holding.group);
+        let next = match succeeded.map(|(_, attempt)| *attempt) {
+            Some(attempt) if attempt == holding.attempt => {
+                self.on_held(at, attempt, started.pieces.clone(), &mut holding, group)
+            }
+            // What this attempt has found may be something else than what the one that has succeeded has found.
+            Some(attempt) if attempt > holding.attempt => Next::Ask(holding.on_failed(attempt - 1)),
+            None if started.is_over => Next::Ask(holding.on_failed(holding.attempt)),
+            _ => Next::Ask(Vec::new()),
+        };
+        self.take(holding, next)
+    }
+
+    fn on_held(
+        &self,
+        at: u16,
+        attempt: u64,
+        pieces: Vec<StartedPiece>,
+        holding: &mut Holding,
+        group: &Group,
+    ) -> Next {
+        let procedure = procedure(&self.set, &self.of);
+        let merged: &MergedPiece = &self.set.merged(self.of.procedure)[usize::from(holding.group)];
+        let place = |begun| place(&self.set, procedure, group, begun);
+        holding.on_held(at, attempt, pieces, (procedure, merged), place)
+    }
+
+    /// Goes on with a merged piece.
+    fn take(&mut self, holding: Box<Holding>, next: Next) -> Requests {
+        match next {
+            Next::Ask(asks) => {
+                for ask in &asks {
+                    self.parts.entry(ask.at).or_default();
+                }
+                let requests = self.ask(&holding, asks);
+                self.holding = Some(holding);
+                requests
+            }
+            Next::Held(held) => {
+                let HeldAll { call, pieces, later, refused } = *held;
+                self.call = call;
+                self.later = later;
+                if let Some(refused) = refused {
+                    self.refused.get_or_insert(refused);
+                }
+                let mut requests = Vec::with_capacity(pieces.len());
+                for (at, pieces) in pieces {
+                    pieces.iter().for_each(|piece| self.add(at, piece.clone()));
+                    requests.push((at, self.start(pieces)));
+                }
+                requests
+            }
+        }
+    }
+
     fn results(&self, procedure: &Procedure) -> Step {
         Step::Executed(match &self.refused {
             Some(refused) => Err(refused.clone()),
@@ -291,6 +477,19 @@ impl Run {
     fn start(&self, pieces: Vec<Occurrence>) -> Request {
         Request::Start(Start { txn: self.txn, call: self.of.clone(), insist: self.insists, pieces })
     }
+}
+
+/// An occurrence of a piece, and its partition.
+fn place(
+    set: &Registered,
+    procedure: &Procedure,
+    group: &Group,
+    Begun { piece, occurrence, arguments }: Begun,
+) -> (u16, Occurrence) {
+    let declared = &procedure.pieces[usize::from(piece.0)];
+    let leading = declared.placement(set.tables(), &arguments);
+    let at = group.partition_of(&placement_key(&leading));
+    (at, Occurrence { piece, number: occurrence, arguments })
 }
 
 fn procedure<'s>(set: &'s Registered, of: &CallOf) -> &'s Procedure {

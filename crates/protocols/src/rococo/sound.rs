@@ -81,6 +81,9 @@ fn request(from: NodeId, request: &Request, own: u16, group: &Group) -> bool {
             !from.is_coordinator() && from.partition() == OF_SETS
         }
         Request::Register { .. } => own == OF_SETS,
+        Request::Hold(hold) | Request::Release(hold) => {
+            version(hold.start.txn) && hold.attempt < LAST_US
+        }
         Request::Read(_) | Request::Set => true,
     }
 }
@@ -91,11 +94,16 @@ fn reply(reply: &Reply, group: &Group) -> bool {
         NotStarted::OtherSet { .. } | NotStarted::Forgotten => true,
     };
     match reply {
-        Reply::Started(Started { txn, edges: before, ancestors: known, .. }) => {
-            version(*txn) && edges(before, group) && ancestors(known, group)
+        Reply::Started(Started { txn, edges: before, ancestors: known, attempts, .. }) => {
+            let attempt = |(_, attempt): &(u16, u64)| (1..LAST_US).contains(attempt);
+            version(*txn)
+                && edges(before, group)
+                && ancestors(known, group)
+                && attempts.iter().all(attempt)
         }
         Reply::NotStarted { txn, why: reason } => version(*txn) && why(reason),
         Reply::Executed { txn, .. } => version(*txn),
+        Reply::Hold(reply) => version(reply.txn) && reply.attempt < LAST_US,
         Reply::Read { found: Err(reason), .. } => why(reason),
         Reply::Status { txn, ancestors: known } => version(*txn) && ancestors(known, group),
         Reply::Known { txn, known: Inquired::Unknown { from_us } } => {

@@ -9,6 +9,7 @@ use serried_model::{Key, NodeId, Version};
 use serried_parts::{Cells, decode_cell, decode_cell_of_another, encode_cell};
 use serried_procedures::{Datum, ProcedureSet, Refused, StoredRow};
 
+use super::merged::{HeldPieces, HoldEntry};
 use super::message::{
     CallOf, Edge, Entry, ExecuteEntry, Executed, Led, Occurrence, StartEntry, StartedPiece, Vertex,
     Window, Written,
@@ -67,9 +68,29 @@ pub(super) struct Txn {
     cycle: Arc<[Vertex]>,
     /// Whether it has been executed at all of its participants.
     pub(super) ended: bool,
+    /// Its merged pieces that are not started, with their last attempts.
+    pub(super) holds: Vec<HeldPieces>,
+    /// Those that were held and are started, with the attempts that have succeeded.
+    pub(super) attempts: Vec<(u16, u64)>,
 }
 
 impl Txn {
+    /// A transaction of which no piece was started.
+    fn new(call: Arc<CallOf>) -> Txn {
+        Txn {
+            call,
+            pieces: Vec::new(),
+            outcomes: Vec::new(),
+            edges: Vec::new(),
+            executed: None,
+            cycle_at: None,
+            cycle: Arc::default(),
+            ended: false,
+            holds: Vec::new(),
+            attempts: Vec::new(),
+        }
+    }
+
     /// Its pieces, as they are reported.
     pub(super) fn started(&self) -> impl Iterator<Item = StartedPiece> {
         let pieces = self.pieces.iter().zip(&self.outcomes);
@@ -201,6 +222,7 @@ impl Table {
         match &led.entry {
             Entry::Start(entry) => self.start(at, entry, store),
             Entry::Execute(entry) => self.execute(at, entry, store),
+            Entry::Hold(entry) => self.hold(at, entry, store),
             Entry::End(txns) => txns.iter().for_each(|txn| self.end(at, *txn, store)),
             Entry::Window(window) => {
                 let slot = at.0;
@@ -242,17 +264,9 @@ impl Table {
 
     fn start(&mut self, at: (u64, u64), entry: &StartEntry, store: &mut dyn Store) {
         let StartEntry { txn, call, pieces, outcomes, edges, rows } = entry;
-        let new = Txn {
-            call: call.clone(),
-            pieces: Vec::new(),
-            outcomes: Vec::new(),
-            edges: Vec::new(),
-            executed: None,
-            cycle_at: None,
-            cycle: Arc::default(),
-            ended: false,
-        };
-        let is_new = self.change_txn(at, *txn, Some(new), store, |state| {
+        let is_new = self.change_txn(at, *txn, Some(Txn::new(call.clone())), store, |state| {
+            let started = state.holds.extract_if(.., |held| held.has_some(pieces));
+            state.attempts.extend(started.map(|held| (held.group, held.attempt)));
             state.pieces.extend(pieces.iter().map(|piece| (at.0, piece.clone())));
             state.outcomes.extend(outcomes.iter().cloned());
             state.edges.extend(edges.iter().copied());
@@ -265,6 +279,18 @@ impl Table {
         self.write(at, rows, store);
     }
 
+    fn hold(&mut self, at: (u64, u64), entry: &HoldEntry, store: &mut dyn Store) {
+        let HoldEntry { txn, call, group, attempt, pieces } = entry;
+        let is_new = self.change_txn(at, *txn, Some(Txn::new(call.clone())), store, |state| {
+            state.holds.retain(|held| held.group != *group);
+            let (group, attempt, pieces) = (*group, *attempt, pieces.clone());
+            state.holds.push(HeldPieces { group, attempt, pieces });
+        });
+        if is_new {
+            self.open.insert(*txn);
+        }
+    }
+
     fn execute(&mut self, at: (u64, u64), entry: &ExecuteEntry, store: &mut dyn Store) {
         // The last one is forgotten last.
         let last = entry.txns.iter().map(|(txn, _)| *txn).max();
@@ -273,6 +299,7 @@ impl Table {
         for (txn, outputs) in &entry.txns {
             self.change_txn(at, *txn, None, store, |state| {
                 state.executed = Some(outputs.clone());
+                state.holds.clear();
                 state.cycle_at = cycle_at;
                 if last == Some(*txn) {
                     state.cycle = entry.cycle.clone();

@@ -11,6 +11,7 @@ use serried_model::{NodeId, TxnId};
 use serried_procedures::{Datum, Operation, Outcome, Output, ProcedureSet, Registration};
 
 mod hunted;
+mod merging;
 
 use super::{Coordinator, Mutation, Replica};
 use crate::{Mutated, testing};
@@ -77,9 +78,38 @@ reads = ["row.text"]
 outputs.text = "row.text"
 "#;
 
-fn set() -> Arc<ProcedureSet> {
-    let mut set = serried_chop::compile(FILE).unwrap_or_else(|mistake| panic!("{mistake}"));
-    serried_chop::check(&mut set).unwrap_or_else(|cycle| panic!("{cycle}"));
+/// Which procedures there are besides those of [`FILE`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum More {
+    /// No others.
+    None,
+    /// Some with merged pieces.
+    Merged,
+    /// One whose immediate piece uses what others defer: a broken checker has not spread immediacy.
+    Unspread,
+    /// One whose immediate piece is repeated: a broken checker has looked at it as if it stood once, so it is not merged.
+    StandingOnce,
+}
+
+fn set(more: More) -> Arc<ProcedureSet> {
+    let file = match more {
+        More::None => FILE,
+        More::Merged => &[FILE, merging::MERGED].concat(),
+        More::Unspread => &[FILE, merging::UNSPREAD].concat(),
+        More::StandingOnce => &[FILE, merging::REPEATED].concat(),
+    };
+    let mut set = serried_chop::compile(file).unwrap_or_else(|mistake| panic!("{mistake}"));
+    let cycles = serried_chop::check_and_merge(&mut set);
+    assert_eq!(cycles.is_empty(), more == More::None);
+    for procedure in &mut set.procedures {
+        if matches!(more, More::Unspread | More::StandingOnce) {
+            procedure.merged.clear();
+        }
+        if more == More::Unspread {
+            let pieces = procedure.pieces.iter_mut();
+            pieces.for_each(|piece| piece.immediate &= piece.needed);
+        }
+    }
     Arc::new(set)
 }
 
@@ -120,6 +150,32 @@ impl Called {
                 ((true, self.inputs[0]), numbers(&results[0])),
                 ((false, length(&results[0]) % LISTS), numbers(&results[1])),
             ],
+            "peek" => vec![
+                ((false, self.inputs[0]), numbers(&results[0])),
+                ((false, length(&results[0]) % LISTS), numbers(&results[1])),
+            ],
+            "all" => {
+                let Datum::List(texts) = &results[0] else { panic!("{results:?}") };
+                let texts = texts.iter().enumerate();
+                let mut found: Vec<_> =
+                    texts.map(|(at, text)| ((true, at as i64), numbers(text))).collect();
+                found.push(((false, 0), numbers(&results[1])));
+                found
+            }
+            "fork" => vec![
+                ((true, self.inputs[0]), numbers(&results[0])),
+                ((true, self.inputs[1]), numbers(&results[1])),
+                ((false, length(&results[0]) % LISTS), numbers(&results[2])),
+            ],
+            "hop" => {
+                let second = length(&results[0]) % LISTS;
+                let third = (length(&results[0]) + length(&results[1])) % LISTS;
+                vec![
+                    ((true, self.inputs[0]), numbers(&results[0])),
+                    ((true, second), numbers(&results[1])),
+                    ((true, third), numbers(&results[2])),
+                ]
+            }
             _ => {
                 let all = |heads, datum: &Datum| match datum {
                     Datum::List(texts) => {
@@ -143,28 +199,30 @@ struct World {
     mutation: Mutated<Mutation>,
     calls: BTreeMap<u64, Called>,
     next: u64,
+    more: More,
 }
 
 const MEMBER_OF_NONE: u64 = u64::MAX;
 
 impl World {
-    fn new(partitions: u16, members: usize, mutation: Mutated<Mutation>) -> World {
+    fn new(partitions: u16, members: usize, mutation: Mutated<Mutation>, more: More) -> World {
         let group = Group::new(members, Duration::from_millis(1)).with_partitions(partitions);
         let settings = Settings { recovery_after_ms: 300, ..Settings::default() };
         let replica = |id| Replica::new(id, group.clone(), &settings, mutation);
         let mut net = Net::new(partitions, members, replica)
-            .with_clients(4, |_| Coordinator::new(group.clone(), &settings));
+            .with_clients(4, |_| Coordinator::new(group.clone(), &settings, mutation));
         net.set_clock_us(1_000_000_000);
         net.tick = 1;
         net.start();
         net.pass(Duration::from_secs(1));
-        let mut world = World { net, group, settings, mutation, calls: BTreeMap::new(), next: 1 };
+        let calls = BTreeMap::new();
+        let mut world = World { net, group, settings, mutation, calls, next: 1, more };
         world.register();
         world
     }
 
     fn register(&mut self) {
-        let register = Operation::Register { set: set(), replaces: None };
+        let register = Operation::Register { set: set(self.more), replaces: None };
         self.net.operate(0, 0, register);
         self.net.pass(Duration::from_secs(1));
         let registered = Output::Registered(Registration::InUse { version: 1 });
@@ -190,10 +248,17 @@ impl World {
         let client = random.random_range(0..4);
         let mut list = || random.random_range(0..LISTS);
         let inputs = [list(), list(), list()];
-        let (procedure, inputs): (_, &[i64]) = match random.random_range(0..10) {
+        let kinds = if self.more == More::None { 10 } else { 20 };
+        let (procedure, inputs): (_, &[i64]) = match random.random_range(0..kinds) {
             0..5 => ("defer", &inputs),
             5..9 => ("chain", &inputs[..1]),
-            _ => ("read", &[]),
+            9 => ("read", &[]),
+            10..15 if self.more == More::Merged => ("fork", &inputs[..2]),
+            _ => match self.more {
+                More::Unspread => ("peek", &inputs[..1]),
+                More::StandingOnce => ("all", &[]),
+                More::None | More::Merged => ("hop", &inputs[..1]),
+            },
         };
         self.call(client, procedure, inputs.to_vec());
     }
@@ -262,7 +327,12 @@ impl World {
                 let times = numbers.iter().filter(|other| other == number).count();
                 let call = &self.calls[&(**number as u64)];
                 let wanted = match (call.procedure, text.0) {
-                    ("defer", false) => call.inputs.iter().filter(|at| **at == text.1).count(),
+                    ("fork", true) | ("defer", false) => {
+                        call.inputs.iter().filter(|at| **at == text.1).count()
+                    }
+                    // Nobody knows what it has found.
+                    ("hop" | "peek", _) if call.ended.is_none() => times.min(3),
+                    ("hop" | "peek", _) => call.found().iter().filter(|(at, _)| at == text).count(),
                     _ => 1,
                 };
                 !seen.insert(**number) && times != wanted
@@ -338,8 +408,17 @@ struct Faults {
 }
 
 fn explore(seed: u64, faults: Faults, mutation: Mutated<Mutation>) -> Result<(), String> {
+    explore_with(seed, faults, mutation, More::None)
+}
+
+fn explore_with(
+    seed: u64,
+    faults: Faults,
+    mutation: Mutated<Mutation>,
+    more: More,
+) -> Result<(), String> {
     let mut random = Pcg64Mcg::seed_from_u64(seed);
-    let mut world = World::new(3, faults.members, mutation);
+    let mut world = World::new(3, faults.members, mutation, more);
     let mut down: Vec<(NodeId, u32)> = Vec::new();
     let mut gone = MEMBER_OF_NONE;
     for round in 0..1200 {
@@ -428,7 +507,13 @@ fn calls_of_clients_that_leave_are_finished() {
 
 #[test]
 fn mistakes_are_found() {
-    for mutation in [Mutation::ForgetsEdge, Mutation::IgnoresOtherServers] {
+    let all = [
+        Mutation::ForgetsEdge,
+        Mutation::IgnoresOtherServers,
+        Mutation::OrdersByArrival,
+        Mutation::ReadsOnce,
+    ];
+    for mutation in all {
         let faults = Faults { members: 1, lossy: false, crashes: false, clients_leave: false };
         let found = (0..200).find(|seed| {
             let explored =

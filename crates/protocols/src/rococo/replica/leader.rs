@@ -15,6 +15,7 @@ use super::super::registered::Registered;
 use super::super::table::{HowExecuted, Table};
 use super::Cx;
 use super::live::{self, Live};
+use super::merged::Holds;
 use super::proposals::{Proposal, Proposals};
 use super::reads::Reads;
 use super::recovery::Recoveries;
@@ -45,7 +46,7 @@ impl Common {
 #[derive(Debug)]
 pub(super) struct Leader {
     /// The transactions that have pieces here and are not executed.
-    live: BTreeMap<Version, Live>,
+    pub(super) live: BTreeMap<Version, Live>,
     /// The transactions whose execution is proposed and not chosen.
     executing: BTreeSet<Version>,
     pub(super) accesses: Accesses,
@@ -59,7 +60,8 @@ pub(super) struct Leader {
     asked: BTreeMap<Version, Timestamp>,
     pub(super) reads: Reads,
     pub(super) proposals: Proposals,
-    horizon: Horizon,
+    pub(super) horizon: Horizon,
+    pub(super) holds: Holds,
     pub(super) recoveries: Recoveries,
     pub(super) sets: Sets,
 }
@@ -79,6 +81,7 @@ impl Leader {
             reads: Reads::default(),
             proposals: Proposals::new(by),
             horizon: Horizon::new(common.table.window()),
+            holds: Holds::default(),
             recoveries: Recoveries::default(),
             sets: Sets::default(),
         };
@@ -95,7 +98,12 @@ impl Leader {
             if state.executed.is_some() {
                 continue;
             }
-            self.live.insert(txn, Live::new(state.call, state.edges, cx.now()));
+            if let Some(set) = common.table.set().filter(|_| !state.holds.is_empty()) {
+                self.holds.inherit(txn, &state.call, state.holds, set);
+            }
+            let mut live = Live::new(state.call, state.edges, cx.now());
+            live.attempts = state.attempts;
+            self.live.insert(txn, live);
             let started = state.pieces.into_iter().zip(state.outcomes);
             pieces.extend(
                 started.map(|((slot, occurrence), outcome)| (slot, txn, occurrence, outcome)),
@@ -118,6 +126,8 @@ impl Leader {
     pub(super) fn gauges(&self, each: &mut dyn FnMut(&'static str, u64)) {
         each("live_transactions", self.live.len() as u64);
         each("used_rows", self.accesses.len() as u64);
+        each("held_merged_pieces", self.holds.len() as u64);
+        each("waiting_for_held_rows", self.holds.waiting() as u64);
         each("waiting_reads", self.reads.len() as u64);
         each("known_vertices", self.graph.len() as u64);
     }
@@ -155,50 +165,44 @@ impl Leader {
             Request::Drain { version, set } => self.on_drain(from, version, set, common),
             Request::Install { version, set } => self.on_install(from, version, set, common),
             Request::Inquire { txn } => self.on_inquire(from, txn, common, cx),
+            Request::Hold(hold) => self.on_hold(from, hold, common, cx),
+            Request::Release(hold) => self.on_release(from, hold, common, cx),
         }
     }
 
     // The start phase.
 
     fn on_start(&mut self, from: NodeId, start: Start, common: &mut Common, cx: &mut Cx<'_>) {
-        let Start { txn, call, insist, pieces } = start;
-        let not_started = |leader: &mut Leader, why| {
-            leader.proposals.confirm(from, Reply::NotStarted { txn, why });
-        };
-        let is_known = self.live.contains_key(&txn) || common.table.has_started(txn);
-        if !is_known {
-            let window = common.table.window();
-            if txn.timestamp_us < window.forget_us.max(self.horizon.proposed().forget_us) {
-                return not_started(self, NotStarted::Forgotten);
+        let txn = start.txn;
+        if let Err(refused) = self.admit(&start, common) {
+            if let Some(why) = refused {
+                self.proposals.confirm(from, Reply::NotStarted { txn, why });
             }
-            let version = common.table.set().map_or(0, |set| set.version());
-            if call.set > version {
-                return; // This partition does not use the set yet. The request comes again.
-            }
-            if call.set < version || (self.is_draining(common) && !insist) {
-                return not_started(self, NotStarted::OtherSet { version });
-            }
-            let from_us = window.from_us.max(self.horizon.proposed().from_us);
-            if txn.timestamp_us < from_us && !insist {
-                return not_started(self, NotStarted::Late { from_us });
-            }
+            return;
         }
-        let is_executed = is_known && !self.live.contains_key(&txn);
-        if !is_executed {
+        let is_executed = !self.live.contains_key(&txn) && common.table.has_started(txn);
+        // A coordinator that only asks what was started here sends no pieces.
+        let asks = start.pieces.is_empty() && self.live.contains_key(&txn);
+        if !is_executed && !asks {
+            let Start { ref call, ref pieces, .. } = start;
             let Some(set) = common.table.set().filter(|set| set.version() == call.set).cloned()
             else {
                 return;
             };
-            let is_same = self.live.get(&txn).is_none_or(|live| live.call == call);
-            if !is_same || !set.accepts(call.procedure, &pieces, false) {
+            let is_same = self.live.get(&txn).is_none_or(|live| live.call == *call);
+            if !is_same || !set.accepts(call.procedure, pieces, false) {
                 return cx.reject(|| format!("{from} has sent pieces that {txn} does not have"));
             }
-            self.start_pieces((txn, &call), pieces, &set, common, cx);
+            self.start_held(txn, call, pieces, &set, common, cx);
+            if self.waits_for_held(from, &start, &set, common) {
+                return;
+            }
+            self.start_pieces((txn, call), start.pieces.clone(), &set, common, cx);
         }
         self.answer_start(from, txn, common, cx);
     }
 
-    fn start_pieces(
+    pub(super) fn start_pieces(
         &mut self,
         (txn, call): (Version, &Arc<CallOf>),
         pieces: Vec<Occurrence>,
@@ -250,16 +254,22 @@ impl Leader {
     }
 
     /// Answers that pieces were started, as soon as what is proposed is chosen.
-    fn answer_start(&mut self, to: NodeId, txn: Version, common: &mut Common, cx: &mut Cx<'_>) {
-        let (pieces, edges, is_over) = match self.live.get(&txn) {
-            Some(live) => (live.started.clone(), live.edges.clone(), false),
+    pub(super) fn answer_start(
+        &mut self,
+        to: NodeId,
+        txn: Version,
+        common: &mut Common,
+        cx: &mut Cx<'_>,
+    ) {
+        let (pieces, attempts, edges, is_over) = match self.live.get(&txn) {
+            Some(live) => (live.started.clone(), live.attempts.clone(), live.edges.clone(), false),
             None => {
                 let Some(state) = common.table.txn(txn, cx.store()) else { return };
-                (state.started().collect(), state.edges.clone(), true)
+                (state.started().collect(), state.attempts.clone(), state.edges.clone(), true)
             }
         };
         let ancestors = self.ancestors(edges.iter().map(|edge| edge.from), common, cx);
-        let started = Started { txn, pieces, edges, ancestors, is_over };
+        let started = Started { txn, pieces, attempts, edges, ancestors, is_over };
         self.proposals.confirm(to, Reply::Started(started));
     }
 
@@ -384,8 +394,11 @@ impl Leader {
 
     /// Executes the deferred pieces of a group.
     fn execute(&mut self, group: &[Version], common: &mut Common, cx: &mut Cx<'_>) {
-        let (here, elsewhere): (Vec<Version>, Vec<Version>) =
+        let (mut here, elsewhere): (Vec<Version>, Vec<Version>) =
             group.iter().partition(|txn| self.live.contains_key(txn));
+        if common.mutation.is(Mutation::OrdersByArrival) {
+            here.sort_by_key(|txn| self.live[txn].heard);
+        }
         let cycle = self.graph.cycle(group);
         elsewhere.into_iter().for_each(|txn| self.graph.decide(txn));
         if here.is_empty() {
@@ -419,6 +432,7 @@ impl Leader {
         for txn in executed {
             self.executing.insert(txn);
             self.accesses.remove(txn);
+            self.holds.end(txn);
             self.resume_reads(txn, common, cx);
         }
     }
@@ -624,6 +638,9 @@ impl Leader {
             }
         }
         let (partitions, now_us) = (common.group.partitions(), cx.clock().midpoint_us());
+        if common.mutation.is(Mutation::ForgetsEarly) {
+            (0..partitions).for_each(|partition| self.horizon.is_over(partition, u64::MAX));
+        }
         if let Some(window) = self.horizon.advance(partitions, now_us, &common.settings) {
             self.proposals.put(Entry::Window(window), Vec::new());
         }

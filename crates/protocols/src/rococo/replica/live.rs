@@ -18,6 +18,8 @@ pub(super) struct Live {
     /// All pieces, in the order of their start, as they are reported.
     pub(super) started: Vec<StartedPiece>,
     named: BTreeSet<(PieceId, u32)>,
+    /// The merged pieces that were held before they were started, with the attempts that have succeeded.
+    pub(super) attempts: Vec<(u16, u64)>,
     /// The transactions before it, by its pieces here. In ascending order, each once.
     pub(super) edges: Vec<Edge>,
     /// The coordinators to answer when it is executed.
@@ -33,6 +35,7 @@ impl Live {
             deferred: Vec::new(),
             started: Vec::new(),
             named: BTreeSet::new(),
+            attempts: Vec::new(),
             edges,
             committers: Vec::new(),
             heard: now,
@@ -42,6 +45,13 @@ impl Live {
     /// Whether a piece was started.
     pub(super) fn has(&self, occurrence: &Occurrence) -> bool {
         self.named.contains(&(occurrence.piece, occurrence.number))
+    }
+
+    /// Whether pieces of a merged piece were started: some of these, or others that were held. An attempt that has failed
+    /// may ask for other pieces than the one that has succeeded.
+    pub(super) fn has_some(&self, group: u16, pieces: &[Occurrence]) -> bool {
+        self.attempts.iter().any(|(of, _)| *of == group)
+            || pieces.iter().any(|piece| self.has(piece))
     }
 
     /// A piece was started. It has an outcome if it is immediate.

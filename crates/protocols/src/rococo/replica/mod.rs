@@ -2,6 +2,7 @@
 
 mod leader;
 mod live;
+mod merged;
 mod proposals;
 mod reads;
 mod recovery;
@@ -135,6 +136,9 @@ impl Replica {
             let Some(leader) = leader.as_mut().filter(|leader| leader.has_proposed_all()) else {
                 return;
             };
+            if leader.resume_held(common, cx) {
+                continue;
+            }
             let Some((from, request)) = self.pending.pop_front() else { return };
             leader.on_request(from, request, common, cx);
         }
@@ -161,7 +165,12 @@ impl Replica {
                 leader.on_set_reply(from, &reply, common);
                 leader.advance_sets(common);
             }
-            reply => leader.recoveries.on_reply(from, reply, &common.group, cx),
+            reply => {
+                if let Reply::Hold(reply) = &reply {
+                    leader.on_failed_elsewhere(reply, cx);
+                }
+                leader.recoveries.on_reply(from, reply, &common.group, cx);
+            }
         }
     }
 }

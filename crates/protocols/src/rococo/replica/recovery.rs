@@ -52,7 +52,8 @@ impl Recoveries {
         }
         let Some(procedure) = set.procedure(of.procedure) else { return };
         let Ok(call) = Call::new(procedure, of.inputs.clone()) else { return };
-        let mut run = Run::new(txn, of, set.clone(), call).insisting();
+        let mut run =
+            Run::new(txn, of, set.clone(), call).insisting().with_participant(cx.id().partition());
         let step = run.begin(group);
         self.runs.insert(txn, run);
         self.take(txn, step, group, cx);

@@ -19,8 +19,8 @@ use std::sync::Arc;
 use serried_model::NodeId;
 use serried_procedures::{PieceId, Procedure, ProcedureSet};
 
-use super::super::OF_SETS;
 use super::super::message::{Entry, Registered, Reply, Request};
+use super::super::{Mutation, OF_SETS};
 use super::Cx;
 use super::leader::{Common, Leader};
 
@@ -157,14 +157,15 @@ impl Leader {
             return;
         };
         let is_empty = common.table.open().is_empty() && self.has_no_calls();
-        if !is_empty || self.sets.installing >= version {
+        let drains = !common.mutation.is(Mutation::DoesNotDrain);
+        if (drains && !is_empty) || self.sets.installing >= version {
             return;
         }
         if common.partition() != OF_SETS {
             if let Some(asker) = self.sets.asker.take() {
                 self.proposals.confirm(asker, Reply::Drained { version });
             }
-        } else if self.sets.drained.len() + 1 == usize::from(common.group.partitions()) {
+        } else if !drains || self.sets.drained.len() + 1 == usize::from(common.group.partitions()) {
             self.install(version, set, Vec::new());
         }
     }
@@ -213,17 +214,12 @@ fn fits(set: &ProcedureSet, common: &Common) -> Result<(), String> {
                 };
                 (piece.immediate || !piece.needed && !piece.body.can_fail)
                     && piece.after.iter().all(is_executed)
+            }) && procedure.merged.iter().flatten().all(|PieceId(at)| {
+                procedure.pieces.get(usize::from(*at)).is_some_and(|piece| piece.immediate)
             })
     };
     if let Some(procedure) = set.procedures.iter().find(|procedure| !is_checked(procedure)) {
         return Err(format!("the offline checker has not checked procedure `{}`", procedure.name));
     }
-    match set.procedures.iter().find(|procedure| !procedure.merged.is_empty()) {
-        Some(procedure) => Err(format!(
-            "procedure `{}` has merged pieces, which this protocol can't execute; let fewer pieces need the outputs of \
-             others",
-            procedure.name
-        )),
-        None => Ok(()),
-    }
+    Ok(())
 }

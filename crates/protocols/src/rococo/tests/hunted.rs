@@ -112,7 +112,7 @@ impl Hand {
         let group = Group::new(members, Duration::from_millis(1)).with_partitions(partitions);
         let replica = |id| Replica::new(id, group.clone(), &settings, Mutated::NONE);
         let mut net = Net::new(partitions, members, replica)
-            .with_clients(4, |_| Coordinator::new(group.clone(), &settings));
+            .with_clients(4, |_| Coordinator::new(group.clone(), &settings, Mutated::NONE));
         net.set_clock_us(1_000_000_000);
         net.tick = 1;
         net.start();
@@ -224,7 +224,7 @@ fn start_to(message: &Message) -> bool {
     matches!(message, Message::Request(Request::Start(_)))
 }
 
-fn short() -> Settings {
+pub(super) fn short() -> Settings {
     Settings {
         recovery_after_ms: 300,
         outcomes_ms: 500,
@@ -547,7 +547,7 @@ writes.row.n = "row.n + 1"
 fn a_cycle_is_executed_alike_when_one_of_it_was_forgotten() {
     let settings = Settings { recovery_after_ms: 60_000, ..short() };
     let mut hand = Hand::new(3, 1, settings);
-    hand.register(set());
+    hand.register(set(More::None));
     hand.run(1000);
     let (p, q, s) = (0, 1, 2);
     let [p1, s1] = [hand.at(p, 0), hand.at(s, 0)];
@@ -599,33 +599,54 @@ fn a_cycle_is_executed_alike_when_one_of_it_was_forgotten() {
 }
 
 #[derive(Clone, Copy)]
-struct More {
-    cuts: bool,
+pub(super) struct Hunt {
+    pub(super) mutation: Mutated<Mutation>,
+    pub(super) more: More,
+    /// Whether sets of procedures are registered meanwhile.
+    pub(super) registers: bool,
+    pub(super) cuts: bool,
     /// Whether vertices that a leader keeps after all was forgotten are a mistake.
-    leaks: bool,
+    pub(super) leaks: bool,
 }
 
-const NONE: More = More { cuts: false, leaks: false };
+pub(super) const NONE: Hunt =
+    Hunt { mutation: Mutated::NONE, more: More::None, registers: false, cuts: false, leaks: false };
 
 /// Explores with short memories, cut connections and, with three members, lost disks.
-fn explore_more(seed: u64, members: usize, settings: Settings, cuts: More) -> Result<(), String> {
+pub(super) fn explore_more(
+    seed: u64,
+    members: usize,
+    settings: Settings,
+    hunt: Hunt,
+) -> Result<(), String> {
     let mut random = Pcg64Mcg::seed_from_u64(seed);
     let group = Group::new(members, Duration::from_millis(1)).with_partitions(3);
-    let mutation = Mutated::NONE;
+    let mutation = hunt.mutation;
     let replica = |id| Replica::new(id, group.clone(), &settings, mutation);
     let mut net = Net::new(3, members, replica)
-        .with_clients(4, |_| Coordinator::new(group.clone(), &settings));
+        .with_clients(4, |_| Coordinator::new(group.clone(), &settings, mutation));
     net.set_clock_us(1_000_000_000);
     net.tick = 1;
     net.start();
     net.pass(Duration::from_secs(1));
-    let mut world = World { net, group, settings, mutation, calls: BTreeMap::new(), next: 1 };
+    let calls = BTreeMap::new();
+    let mut world = World { net, group, settings, mutation, calls, next: 1, more: hunt.more };
     world.register();
     let mut down: Option<(NodeId, u32, bool)> = None;
     let mut cut_until = 0;
     for round in 0..3000 {
         if world.next < 100 && random.random_range(0..10) == 0 {
             world.random_call(&mut random);
+        }
+        if hunt.registers && round % 500 == 250 {
+            let mut other = set(hunt.more).as_ref().clone();
+            if round % 1000 == 250 {
+                let mut spare = other.procedures.last().expect("there are some").clone();
+                spare.name = "spare".to_owned();
+                other.procedures.insert(0, spare);
+            }
+            let register = Operation::Register { set: Arc::new(other), replaces: None };
+            world.net.operate(3, 1_000_000 + round as u64, register);
         }
         if !world.step(&mut random, true) || random.random_range(0..30) == 0 {
             world.net.now += random.random_range(100..30_000);
@@ -639,7 +660,7 @@ fn explore_more(seed: u64, members: usize, settings: Settings, cuts: More) -> Re
             world.net.fire_due_clients();
             world.take_outputs();
         }
-        if cuts.cuts && round >= cut_until {
+        if hunt.cuts && round >= cut_until {
             world.net.cut.clear();
             if random.random_range(0..200) == 0 {
                 let mut all = world.net.ids();
@@ -694,7 +715,7 @@ fn explore_more(seed: u64, members: usize, settings: Settings, cuts: More) -> Re
             }
         }
         // Only leaders have it.
-        if cuts.leaks
+        if hunt.leaks
             && world.net.gauge(id, "leads") == 1
             && world.net.gauge(id, "known_vertices") > 0
         {
@@ -704,10 +725,16 @@ fn explore_more(seed: u64, members: usize, settings: Settings, cuts: More) -> Re
     Ok(())
 }
 
-fn explore_more_all(name: &str, seeds: u64, members: usize, settings: Settings, cuts: More) {
+pub(super) fn explore_more_all(
+    name: &str,
+    seeds: u64,
+    members: usize,
+    settings: Settings,
+    hunt: Hunt,
+) {
     let mut failed = Vec::new();
     for seed in 0..seeds * factor() {
-        let explored = std::panic::catch_unwind(|| explore_more(seed, members, settings, cuts));
+        let explored = std::panic::catch_unwind(|| explore_more(seed, members, settings, hunt));
         if !matches!(explored, Ok(Ok(()))) {
             failed.push((seed, explored.ok()));
         }
@@ -738,11 +765,11 @@ fn cut_connections_do_no_harm() {
         20,
         3,
         Settings { recovery_after_ms: 300, outcomes_ms: 5000, ..Settings::default() },
-        More { cuts: true, ..NONE },
+        Hunt { cuts: true, ..NONE },
     );
 }
 
 #[test]
 fn leaders_forget_the_vertices_of_what_was_forgotten() {
-    explore_more_all("leak", 5, 1, short(), More { leaks: true, ..NONE });
+    explore_more_all("leak", 5, 1, short(), Hunt { leaks: true, ..NONE });
 }
