@@ -51,8 +51,8 @@ struct Part {
     pieces: Vec<Occurrence>,
     /// Those that the partition has started.
     started: BTreeSet<(PieceId, u32)>,
-    /// Whether it has executed the call. Then another coordinator has committed the call with fewer pieces, because it was
-    /// refused.
+    /// Whether it has executed the call, and has said so of these pieces. If it has not started them all, another
+    /// coordinator has committed the call with fewer pieces, because it was refused.
     is_over: bool,
     not_started: Option<NotStarted>,
     edges: BTreeSet<Edge>,
@@ -324,7 +324,9 @@ impl Run {
     }
 
     fn add(&mut self, at: u16, piece: Occurrence) {
-        self.parts.entry(at).or_default().pieces.push(piece);
+        let part = self.parts.entry(at).or_default();
+        part.pieces.push(piece);
+        part.is_over = false;
     }
 
     // Merged pieces (002 §4.2).

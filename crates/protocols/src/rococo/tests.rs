@@ -10,6 +10,7 @@ use serried_actor::{Group, Settings};
 use serried_model::{NodeId, TxnId};
 use serried_procedures::{Datum, Operation, Outcome, Output, ProcedureSet, Registration};
 
+mod finishing;
 mod hunted;
 mod merging;
 

@@ -99,16 +99,16 @@ fn other(name: &str) -> Arc<ProcedureSet> {
     ))
 }
 
-struct Hand {
-    net: Net,
-    group: Group,
-    settings: Settings,
+pub(super) struct Hand {
+    pub(super) net: Net,
+    pub(super) group: Group,
+    pub(super) settings: Settings,
     next: u64,
     outputs: Vec<(u64, Output)>,
 }
 
 impl Hand {
-    fn new(partitions: u16, members: usize, settings: Settings) -> Hand {
+    pub(super) fn new(partitions: u16, members: usize, settings: Settings) -> Hand {
         let group = Group::new(members, Duration::from_millis(1)).with_partitions(partitions);
         let replica = |id| Replica::new(id, group.clone(), &settings, Mutated::NONE);
         let mut net = Net::new(partitions, members, replica)
@@ -197,7 +197,7 @@ impl Hand {
         panic!("{procedure} has not ended");
     }
 
-    fn register(&mut self, set: Arc<ProcedureSet>) {
+    pub(super) fn register(&mut self, set: Arc<ProcedureSet>) {
         let number = self.operate(3, Operation::Register { set, replaces: None });
         for _ in 0..3000 {
             self.run(1);

@@ -1,0 +1,119 @@
+//! Calls that are finished by other nodes than the client, when some partitions have executed them already.
+
+use super::super::merged::Hold;
+use super::super::message::{
+    Ancestors, CallOf, Message, Occurrence, Reply, Request, Start, Started, StartedPiece,
+};
+use super::super::registered::Registered;
+use super::super::run::{Requests, Run, Step};
+use super::*;
+use hunted::{Hand, Hunt, explore_more};
+use serried_model::Version;
+use serried_procedures::{Call, PieceId, placement_key};
+
+fn sent(step: Step) -> Requests {
+    match step {
+        Step::Send(requests) => requests,
+        step => panic!("{step:?}"),
+    }
+}
+
+fn procedure(set: &Registered, name: &str) -> u16 {
+    let at = set.set().procedures.iter().position(|procedure| &*procedure.name == name);
+    at.expect("there is one") as u16
+}
+
+fn started(txn: Version, piece: u16, outcome: Option<&str>) -> Started {
+    let outcome = outcome.map(|text| Ok(vec![Datum::String(text.into())]));
+    Started {
+        txn,
+        pieces: vec![StartedPiece { piece: PieceId(piece), number: 0, outcome }],
+        attempts: Vec::new(),
+        edges: Vec::new(),
+        ancestors: Ancestors::default(),
+        is_over: true,
+    }
+}
+
+/// A leader that has executed its part finishes the call, and finds out later that it has this part.
+#[test]
+fn a_start_that_is_lost_is_repeated_although_the_partition_has_executed_the_call() {
+    let group = Group::new(1, Duration::from_millis(1)).with_partitions(3);
+    let set = Arc::new(Registered::new(1, set(More::None)));
+    let procedure = procedure(&set, "chain");
+    let txn = Version::at(1_000_000);
+    let partition = |id: i64| group.partition_of(&placement_key(&[Datum::Int(id)]));
+    // What `chain` finds is empty, so that it appends to list 0.
+    let q = partition(0);
+    let head =
+        (1..LISTS).find(|head| partition(*head) != q).expect("several partitions have heads");
+    let p = partition(head);
+    let inputs: Vec<Datum> = [head, 7].into_iter().map(Datum::Int).collect();
+    let call = Call::new(set.procedure(procedure).unwrap(), inputs.clone()).unwrap();
+    let of = Arc::new(CallOf { set: 1, procedure, inputs });
+    let mut run = Run::new(txn, of, set, call).insisting().with_participant(q);
+    let requests = sent(run.begin(&group));
+    assert!(matches!(requests[..], [(at, Request::Start(_))] if at == p), "{requests:?}");
+    assert!(sent(run.on_reply(q, Reply::Started(started(txn, 1, None)), &group)).is_empty());
+    let requests = sent(run.on_reply(p, Reply::Started(started(txn, 0, Some(""))), &group));
+    let asks_q = |requests: &[(u16, Request)]| matches!(requests, [(at, Request::Start(start))] if *at == q && start.pieces.len() == 1);
+    assert!(asks_q(&requests), "{requests:?}");
+    assert!(asks_q(&run.unanswered()), "{:?}", run.unanswered());
+    let requests = sent(run.on_reply(q, Reply::Started(started(txn, 1, None)), &group));
+    let commits = |(_, request): &(u16, Request)| matches!(request, Request::Commit(_));
+    assert!(requests.len() == 2 && requests.iter().all(commits), "{requests:?}");
+}
+
+/// In these, a partition has executed a call and tells so a leader that finishes it, before this has found out all of its
+/// pieces.
+#[test]
+fn calls_that_are_over_at_some_partitions_end_at_all() {
+    for (seed, registers) in [(575, true), (801, true), (32, false), (130, false), (139, false)] {
+        let hunt = Hunt { registers, ..hunted::NONE };
+        assert_eq!(explore_more(seed, 1, hunted::short(), hunt), Ok(()), "seed {seed}");
+    }
+}
+
+fn occurrence(piece: u16, argument: Datum) -> Occurrence {
+    Occurrence { piece: PieceId(piece), number: 0, arguments: vec![argument, Datum::Int(7)] }
+}
+
+/// The second attempt of a `hop` has succeeded. Then a request of the first one comes, in which other pieces were due.
+#[test]
+fn nothing_is_held_for_a_failed_attempt_once_pieces_of_the_merged_piece_are_started() {
+    let mut hand = Hand::new(1, 1, Settings::default());
+    let set = set(More::Merged);
+    hand.register(set.clone());
+    let set = Registered::new(1, set);
+    let client = testing::client_id(0);
+    let txn = Version { timestamp_us: hand.net.clock_us(), coordinator: client };
+    let inputs = vec![Datum::Int(0), Datum::Int(7)];
+    let call = Arc::new(CallOf { set: 1, procedure: procedure(&set, "hop"), inputs });
+    let start = |piece| Start { txn, call: call.clone(), insist: true, pieces: vec![piece] };
+    let hold = |piece, attempt| Request::Hold(Hold { start: start(piece), group: 0, attempt });
+    let one = || occurrence(0, Datum::Int(0));
+    let two = || occurrence(1, Datum::String("".into()));
+    let p = NodeId::replica(0, 0);
+    let ask = |hand: &mut Hand, request: Request| {
+        hand.net.deliver((client, p, Message::Request(request)));
+        let replies = hand.net.take(|(_, to, _)| *to == client);
+        replies.into_iter().map(|(.., message)| message).collect::<Vec<_>>()
+    };
+    ask(&mut hand, hold(one(), 2));
+    assert_eq!(hand.net.gauge(p, "held_merged_pieces"), 1);
+    ask(&mut hand, Request::Start(start(one())));
+    assert_eq!(hand.net.gauge(p, "held_merged_pieces"), 0);
+    // The next leader knows it too.
+    for restarts in [false, true] {
+        if restarts {
+            hand.net.crash(p);
+            let fresh = Replica::new(p, hand.group.clone(), &hand.settings, Mutated::NONE);
+            hand.net.restart(p, fresh);
+            hand.net.pass(Duration::from_secs(1));
+        }
+        let replies = ask(&mut hand, hold(two(), 1));
+        assert_eq!(hand.net.gauge(p, "held_merged_pieces"), 0);
+        let names_attempt = |message: &Message| matches!(message, Message::Reply(Reply::Started(started)) if started.attempts == [(0, 2)]);
+        assert!(replies.iter().any(names_attempt), "{replies:?}");
+    }
+}
