@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serried_model::{Key, NodeId, Version};
 use serried_procedures::{Datum, PieceId, ProcedureSet, Refused, StoredRow};
 
+use super::led::Led;
 use super::merged::{Hold, HoldEntry, HoldReply};
 use crate::frameworks::replicated_log;
 
@@ -391,15 +392,9 @@ pub struct Written {
     pub columns: Option<StoredRow>,
 }
 
-/// An entry, and the ballot in which it was first proposed.
-pub type Led = replicated_log::Led<Entry>;
-
-impl replicated_log::LedEntry for Entry {
-    fn is_lead(&self) -> bool {
-        matches!(self, Entry::Lead)
-    }
-
-    fn size(&self) -> usize {
+impl Entry {
+    /// Its approximate size in bytes.
+    pub(super) fn size(&self) -> usize {
         let row =
             |row: &Written| row.key.len() + row.columns.as_ref().map_or(0, |row| data_size(row));
         match self {

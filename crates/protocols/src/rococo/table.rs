@@ -9,13 +9,14 @@ use serried_model::{Key, NodeId, Version};
 use serried_parts::{Cells, decode_cell, decode_cell_of_another, encode_cell};
 use serried_procedures::{Datum, ProcedureSet, Refused, StoredRow};
 
+use super::led::{Last, Led};
 use super::merged::{HeldPieces, HoldEntry};
 use super::message::{
-    CallOf, Edge, Entry, ExecuteEntry, Executed, Led, Occurrence, StartEntry, StartedPiece, Vertex,
+    CallOf, Edge, Entry, ExecuteEntry, Executed, Occurrence, StartEntry, StartedPiece, Vertex,
     Window, Written,
 };
 use super::registered::Registered;
-use crate::frameworks::replicated_log::{LastLead, WriteBack};
+use crate::frameworks::replicated_log::WriteBack;
 
 /// The first bytes of the names of transactions in the store. Names of rows begin with the number of a table, which is
 /// lower.
@@ -114,7 +115,7 @@ pub(super) enum HowExecuted {
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 struct Control {
     window: (u64, Window),
-    last_lead: LastLead,
+    last: Last,
     sets: (u64, Sets),
 }
 
@@ -155,8 +156,9 @@ impl Table {
         self.control.window.1
     }
 
-    pub(super) fn last_lead(&self) -> LastLead {
-        self.control.last_lead
+    /// The last entry that was applied.
+    pub(super) fn last(&self) -> Last {
+        self.control.last
     }
 
     /// The set of procedures that is in use.
@@ -249,17 +251,15 @@ impl Table {
                     self.end(at, txn, store);
                 }
             }
-            Entry::Lead => {
-                let (slot, ballot) = (at.0, led.by);
-                self.change_control(at, store, |control| {
-                    let is_new = control.last_lead.since <= slot;
-                    if is_new {
-                        control.last_lead = LastLead { since: slot + 1, ballot };
-                    }
-                    is_new
-                });
-            }
+            Entry::Lead => {}
         }
+        self.change_control(at, store, |control| {
+            let is_new = control.last.since <= at.0;
+            if is_new {
+                control.last = Last::new(at.0, led);
+            }
+            is_new
+        });
     }
 
     fn start(&mut self, at: (u64, u64), entry: &StartEntry, store: &mut dyn Store) {
@@ -364,7 +364,11 @@ impl Table {
             return false;
         }
         let cell = self.cells.change(&name_of_control(), position, store);
-        *cell = Cell::Control(self.control.clone());
+        match cell {
+            // This happens with each entry.
+            Cell::Control(known) => (**known).clone_from(&self.control),
+            cell => *cell = Cell::Control(self.control.clone()),
+        }
         true
     }
 
@@ -477,8 +481,8 @@ impl Table {
                 if new.window.0 > old.window.0 {
                     old.window = new.window;
                 }
-                if new.last_lead.since > old.last_lead.since {
-                    old.last_lead = new.last_lead;
+                if new.last.since > old.last.since {
+                    old.last = new.last;
                 }
                 if new.sets.0 > old.sets.0 {
                     old.sets = new.sets;

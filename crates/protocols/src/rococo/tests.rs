@@ -506,6 +506,13 @@ fn calls_of_clients_that_leave_are_finished() {
     explore_all(40, Faults { members: 3, lossy: true, crashes: true, clients_leave: true });
 }
 
+/// A leader finds the end of what the last one has proposed, and not what comes before: that was lost.
+#[test]
+fn an_entry_behind_a_gap_has_no_effect() {
+    let faults = Faults { members: 3, lossy: true, crashes: true, clients_leave: true };
+    assert_eq!(explore(238, faults, Mutated::NONE), Ok(()));
+}
+
 #[test]
 fn mistakes_are_found() {
     let all = [

@@ -29,10 +29,12 @@ pub trait StateMachine<H: Host> {
     /// Removes entries that were found too late. This replica is about to lead, and to propose
     /// `inherited` again, from slot `first` on. It has applied all entries below that slot.
     ///
-    /// The state machine may remove an entry if it was first proposed in a lower ballot than an entry that comes earlier,
-    /// in `inherited` or among those that were applied; it may remove nothing else. The leader that proposed the earlier
-    /// entry had not found the one that is removed, so that one was not chosen. It can't have been chosen since, because a
-    /// leader that finds both removes it.
+    /// The state machine may remove an entry in two cases, and in no other:
+    /// - It was first proposed in a lower ballot than an entry that comes earlier, in `inherited` or among those that were
+    ///   applied. The leader that proposed the earlier entry had not found the one that is removed, so that one was not chosen.
+    ///   It can't have been chosen since, because a leader that finds both removes it.
+    /// - Its leader had proposed another entry before it that is not found there, neither in `inherited` nor among those
+    ///   that were applied. Entries are chosen in their order, so neither of them was.
     fn revise(&self, _first: u64, _inherited: &mut [Option<H::Entry>]) {}
 
     /// Writes everything that was applied to the store.

@@ -49,6 +49,8 @@
 //! - *An entry that is found late is not chosen early.* An entry that a few replicas have accepted may be found only by a leader
 //!   after the next one. It then follows the entries of the leader in between. A machine to which that matters removes it
 //!   ([`StateMachine::revise`]).
+//! - *What is found behind a gap was not chosen.* A replica accepts entries although it lacks some before them, so the next
+//!   leader may find only the later ones. They are chosen then, unless the machine removes them too.
 //! - *A lost disk breaks no promise.* A replica that lost its disk answers no `Prepare`, and accepts only in ballots above the
 //!   floor. Every ballot that another replica had begun when it answered `Rejoin` is at or below the floor, and leaders
 //!   and candidates have abandoned these ballots. So what the predecessor has promised or accepted does not count any

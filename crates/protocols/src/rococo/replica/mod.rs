@@ -16,7 +16,8 @@ use serried_actor::{Actor, Context, Group, Recover, Settings, Standing, Store};
 use serried_model::{Key, NodeId, Value};
 
 use super::Mutation;
-use super::message::{Entry, Led, Message, Record, Reply, Request};
+use super::led::Led;
+use super::message::{Entry, Message, Record, Reply, Request};
 use super::sound;
 use super::table::Table;
 use crate::Mutated;
@@ -128,7 +129,8 @@ impl Replica {
             return;
         };
         if self.server.first.is_none() && self.server.leader.is_none() {
-            self.server.first = self.log.propose(Some(Led { by, entry: Entry::Lead }), cx);
+            self.server.first =
+                self.log.propose(Some(Led { by, number: 0, entry: Entry::Lead }), cx);
         }
         loop {
             self.propose(cx);
@@ -191,7 +193,7 @@ impl StateMachine<Replica> for Server {
     }
 
     fn revise(&self, first: u64, inherited: &mut [Option<Led>]) {
-        self.common.table.last_lead().revise(first, inherited);
+        self.common.table.last().revise(first, inherited);
     }
 
     fn store_all(&mut self, store: &mut dyn Store) {

@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 
 use serried_model::{NodeId, Version};
 
-use super::super::message::{Entry, Led, Reply};
+use super::super::led::Led;
+use super::super::message::{Entry, Reply};
 use super::Cx;
 use crate::frameworks::replicated_log::{Ballot, ReplicatedLog};
 
@@ -67,7 +68,11 @@ impl Proposals {
     pub(super) fn propose(&mut self, log: &mut ReplicatedLog<Led>, cx: &mut Cx<'_>) {
         while let Some(first) = self.waiting.front() {
             let slot = match first.entry.clone() {
-                Some(entry) => log.propose(Some(Led { by: self.by, entry }), cx),
+                Some(entry) => {
+                    // The first entry of this leader says that it begins.
+                    let number = first.number + 1;
+                    log.propose(Some(Led { by: self.by, number, entry }), cx)
+                }
                 None => log.confirm(cx),
             };
             let Some(slot) = slot else { return };
