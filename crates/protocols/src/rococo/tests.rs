@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use serried_actor::{Group, Settings};
-use serried_model::{NodeId, TxnId};
+use serried_model::{NodeId, TxnId, Version};
 use serried_procedures::{Datum, Operation, Outcome, Output, ProcedureSet, Registration};
 
 mod finishing;
@@ -122,7 +122,11 @@ struct Called {
     procedure: &'static str,
     inputs: Vec<i64>,
     began: u64,
+    /// The versions under which it has begun.
+    versions: Vec<Version>,
     ended: Option<(u64, Vec<Datum>)>,
+    /// Whether the servers have forgotten it, so that nobody knows whether it has taken effect.
+    is_forgotten: bool,
 }
 
 /// A text, by its table and its number.
@@ -237,7 +241,8 @@ impl World {
         let x = (procedure != "read").then_some(number as i64);
         data.extend(x.map(Datum::Int));
         let began = self.net.now;
-        let called = Called { x, procedure, inputs, began, ended: None };
+        let (versions, ended) = (Vec::new(), None);
+        let called = Called { x, procedure, inputs, began, versions, ended, is_forgotten: false };
         self.calls.insert(number, called);
         let call = Operation::Call { procedure: procedure.into(), inputs: data };
         self.net.operate(client, number, call);
@@ -265,13 +270,30 @@ impl World {
     }
 
     fn take_outputs(&mut self) {
-        let now = self.net.now;
+        let (now, clock_us) = (self.net.now, self.net.clock_us());
         for (_, (TxnId(number), output)) in core::mem::take(&mut self.net.outputs) {
-            let Output::Outcome(outcome) = output else { continue };
-            let Outcome::Done(results) = outcome else { panic!("call {number}: {outcome:?}") };
-            let called = self.calls.get_mut(&number).expect("it was called");
-            assert!(called.ended.is_none(), "call {number} ended twice");
-            called.ended = Some((now, results.data));
+            let Some(called) = self.calls.get_mut(&number) else { continue };
+            let outcome = match output {
+                Output::Began(version) => {
+                    called.versions.push(version);
+                    continue;
+                }
+                Output::Outcome(outcome) => outcome,
+                _ => continue,
+            };
+            assert!(called.ended.is_none() && !called.is_forgotten, "call {number} ended twice");
+            match outcome {
+                Outcome::Done(results) => called.ended = Some((now, results.data)),
+                // No partition has answered for so long that the outcome need not be known any more.
+                Outcome::Forgotten
+                    if called.versions.last().is_some_and(|version| {
+                        version.timestamp_us + self.settings.outcomes_ms * 1000 < clock_us
+                    }) =>
+                {
+                    called.is_forgotten = true;
+                }
+                outcome => panic!("call {number}: {outcome:?}"),
+            }
         }
     }
 
@@ -344,7 +366,7 @@ impl World {
         }
         for (number, call) in &self.calls {
             let Some((ended, _)) = call.ended else {
-                if !may_be_open {
+                if !may_be_open && !call.is_forgotten {
                     return Err(format!("call {number} has not ended: {call:?}"));
                 }
                 continue;

@@ -8,7 +8,6 @@ use super::super::registered::Registered;
 use super::super::run::{Requests, Run, Step};
 use super::*;
 use hunted::{Hand, Hunt, explore_more};
-use serried_model::Version;
 use serried_procedures::{Call, PieceId, placement_key};
 
 fn sent(step: Step) -> Requests {
@@ -72,6 +71,13 @@ fn calls_that_are_over_at_some_partitions_end_at_all() {
         let hunt = Hunt { registers, ..hunted::NONE };
         assert_eq!(explore_more(seed, 1, hunted::short(), hunt), Ok(()), "seed {seed}");
     }
+}
+
+/// In this, no partition answers a call for longer than outcomes are known. It may have been executed meanwhile.
+#[test]
+fn a_call_that_is_not_answered_for_long_may_be_forgotten() {
+    let merged = Hunt { more: More::Merged, ..hunted::NONE };
+    assert_eq!(explore_more(111, 1, hunted::short(), merged), Ok(()));
 }
 
 fn occurrence(piece: u16, argument: Datum) -> Occurrence {

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::rococo::message::{Message, Reply, Request};
-use serried_model::Version;
 use serried_procedures::placement_key;
 
 const OF_HAND: &str = r#"

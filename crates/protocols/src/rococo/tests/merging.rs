@@ -9,7 +9,6 @@ use super::super::registered::Registered;
 use super::super::run::{Requests, Run, Step};
 use super::*;
 use hunted::{Hunt, explore_more, explore_more_all};
-use serried_model::Version;
 use serried_procedures::Call;
 
 /// `fork` appends to two heads by a merged piece that needs one round, and then to a list that depends on what it has found.
