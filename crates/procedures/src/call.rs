@@ -117,7 +117,10 @@ impl Call {
                 let lists = lists.iter().map(elements).collect::<Result<Vec<&[Datum]>, _>>()?;
                 let shortest = lists.iter().map(|list| list.len()).min().unwrap_or(0);
                 for occurrence in 0..shortest.min(*max as usize) {
-                    let element = |list: usize| lists[list][occurrence].clone();
+                    let element = |at: usize| {
+                        let list: &[Datum] = lists[at];
+                        list[occurrence].clone()
+                    };
                     let arguments = self.arguments(arguments, element, occurrence);
                     started.push(Start { piece, occurrence: occurrence as u32, arguments });
                 }
