@@ -42,6 +42,11 @@ impl<K: Eq + Hash, V> Map<K, V> {
         self.0.remove(key)
     }
 
+    /// Removes all keys, and keeps the room for as many.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
     /// The value of `key`. If there is none, a default value is inserted. `key` is cloned only then.
     pub fn get_or_default(&mut self, key: &K) -> &mut V
     where

@@ -4,7 +4,9 @@ use core::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 
+use crate::evaluate::evaluate_all;
 use crate::{Code, Datum, Failure, Field, Slot, Table};
 
 /// What a piece does. The compiler has checked all of its types, that it uses no column that the piece did not declare,
@@ -149,8 +151,10 @@ impl Body {
 
     /// A frame with these arguments.
     pub(crate) fn frame(&self, arguments: &[Datum]) -> Vec<Datum> {
-        let mut frame = arguments.to_vec();
-        frame.resize(usize::from(self.slots), Datum::Bool(false));
+        let slots = usize::from(self.slots);
+        let mut frame = Vec::with_capacity(slots);
+        frame.extend_from_slice(&arguments[..arguments.len().min(slots)]);
+        frame.resize(slots, Datum::Bool(false));
         frame
     }
 
@@ -163,10 +167,15 @@ impl Body {
     ) -> Result<Vec<UsedRow>, Failure> {
         let mut used = Vec::with_capacity(self.rows.len());
         for RowAccess { table, key, reads, exists, .. } in &self.rows {
-            let key = evaluate_all(key, frame)?;
-            if !key.iter().all(Datum::is_scalar) {
-                return Err(Failure::NotCompiled);
+            let mut parts = SmallVec::with_capacity(key.len());
+            for part in key {
+                let part = part.evaluate(frame)?;
+                if !part.is_scalar() {
+                    return Err(Failure::NotCompiled);
+                }
+                parts.push(part);
             }
+            let key = parts;
             let is_read = !reads.is_empty() || exists.is_some();
             let mut row = None;
             if is_read {
@@ -214,7 +223,7 @@ impl Body {
 /// A row that a body uses.
 struct UsedRow {
     table: u16,
-    key: Vec<Datum>,
+    key: SmallVec<[Datum; 4]>,
     /// Its columns, if they have been read and not been written since.
     row: Option<StoredRow>,
 }
@@ -243,11 +252,4 @@ impl UsedRow {
             None => tables[usize::from(own.table)].defaults(),
         }
     }
-}
-
-fn evaluate_all<'a>(
-    all: impl IntoIterator<Item = &'a Code>,
-    frame: &mut [Datum],
-) -> Result<Vec<Datum>, Failure> {
-    all.into_iter().map(|code| code.evaluate(frame)).collect()
 }

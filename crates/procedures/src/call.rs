@@ -107,7 +107,7 @@ impl Call {
     ) -> Result<(), Refused> {
         match multiplicity {
             Multiplicity::Once => {
-                let arguments = self.arguments(arguments, &[], 0);
+                let arguments = self.arguments(arguments, no_element, 0);
                 started.push(Start { piece, occurrence: 0, arguments });
             }
             Multiplicity::ForEach { arguments: of_lists, lists, slots, max } => {
@@ -117,8 +117,11 @@ impl Call {
                 let lists = lists.iter().map(elements).collect::<Result<Vec<&[Datum]>, _>>()?;
                 let shortest = lists.iter().map(|list| list.len()).min().unwrap_or(0);
                 for occurrence in 0..shortest.min(*max as usize) {
-                    let element: Vec<&Datum> = lists.iter().map(|list| &list[occurrence]).collect();
-                    let arguments = self.arguments(arguments, &element, occurrence);
+                    let element = |at: usize| {
+                        let list: &[Datum] = lists[at];
+                        list[occurrence].clone()
+                    };
+                    let arguments = self.arguments(arguments, element, occurrence);
                     started.push(Start { piece, occurrence: occurrence as u32, arguments });
                 }
             }
@@ -195,16 +198,21 @@ impl Call {
     }
 
     fn frame(&self, arguments: &[Argument], slots: u16) -> Vec<Datum> {
-        let mut frame = self.arguments(arguments, &[], 0);
+        let mut frame = self.arguments(arguments, no_element, 0);
         frame.resize(usize::from(slots), Datum::Bool(false));
         frame
     }
 
-    fn arguments(&self, declared: &[Argument], element: &[&Datum], index: usize) -> Vec<Datum> {
+    fn arguments(
+        &self,
+        declared: &[Argument],
+        element: impl Fn(usize) -> Datum,
+        index: usize,
+    ) -> Vec<Datum> {
         let argument = |argument: &Argument| match *argument {
             Argument::Input(at) => self.inputs[usize::from(at)].clone(),
             Argument::Output(piece, at) => self.output(piece, usize::from(at)),
-            Argument::Element(at) => element[usize::from(at)].clone(),
+            Argument::Element(at) => element(usize::from(at)),
             Argument::Index => Datum::Int(index as i64),
         };
         declared.iter().map(argument).collect()
@@ -222,6 +230,11 @@ impl Call {
             false => Datum::list(of_all),
         }
     }
+}
+
+/// What occurs once has no element.
+fn no_element(list: usize) -> Datum {
+    panic!("there is no list {list}")
 }
 
 fn elements(list: &Datum) -> Result<&[Datum], Failure> {
@@ -246,13 +259,17 @@ fn check_all<'f>(
 impl Piece {
     /// The server of the piece: the leading parts of the key of its rows, which are at one server.
     pub fn placement(&self, tables: &[Table], arguments: &[Datum]) -> Vec<Datum> {
-        let mut frame = self.body.frame(arguments);
         let Some(row) = self.body.rows.first() else { return Vec::new() };
         let leading = tables[usize::from(row.table)].placed_by;
-        let parts = row.key.iter().take(leading).map(|part| part.evaluate(&mut frame));
+        let mut frame = None;
+        let part = |part: &Code| match part.existing(arguments) {
+            Some(datum) => Ok(datum.clone()),
+            None => part.evaluate(frame.get_or_insert_with(|| self.body.frame(arguments))),
+        };
+        let parts = row.key.iter().take(leading).map(part);
         // A part that fails is one of a body that can fail; its server is where this is found out.
-        let part = |part: Result<Datum, Failure>| part.ok().filter(Datum::is_scalar);
-        parts.map(|found| part(found).unwrap_or(Datum::Int(0))).collect()
+        let known = |part: Result<Datum, Failure>| part.ok().filter(Datum::is_scalar);
+        parts.map(|found| known(found).unwrap_or(Datum::Int(0))).collect()
     }
 }
 

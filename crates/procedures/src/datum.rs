@@ -3,10 +3,14 @@
 use core::fmt;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::de::{Error, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use serried_model::Value;
 
 use crate::nested::nested;
+
+/// How many elements are decoded without a step between.
+const FEW: usize = 32;
 
 /// One value of a typed input, column or output. Clones are cheap.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -21,12 +25,58 @@ pub enum Datum {
     /// Bytes.
     Bytes(Value),
     /// Elements of one type.
-    List(Arc<[Datum]>),
+    List(#[serde(deserialize_with = "decode_elements")] Arc<[Datum]>),
     /// Fields, in the order of the type's declaration.
-    Record(Arc<[Datum]>),
+    Record(#[serde(deserialize_with = "decode_elements")] Arc<[Datum]>),
 }
 
 nested!(Datum);
+
+fn too_few<E: Error>() -> E {
+    E::custom("fewer elements than announced")
+}
+
+/// Decodes elements. If there are only a few, they are decoded into their final place.
+fn decode_elements<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<[Datum]>, D::Error> {
+    struct Elements;
+
+    impl<'de> Visitor<'de> for Elements {
+        type Value = Arc<[Datum]>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("data")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<Self::Value, A::Error> {
+            // A long one may be made up, so nothing is allocated for it.
+            let length = all.size_hint().filter(|length| *length <= FEW).unwrap_or(0);
+            let mut end = Ok(());
+            let decode = |_| {
+                let none = Datum::Bool(false);
+                if end.is_err() {
+                    return none;
+                }
+                all.next_element().and_then(|next| next.ok_or_else(too_few)).unwrap_or_else(
+                    |error| {
+                        end = Err(error);
+                        none
+                    },
+                )
+            };
+            let elements: Arc<[Datum]> = (0..length).map(decode).collect();
+            end?;
+            let Some(next) = all.next_element()? else { return Ok(elements) };
+            let mut more = elements.to_vec();
+            more.push(next);
+            while let Some(next) = all.next_element()? {
+                more.push(next);
+            }
+            Ok(more.into())
+        }
+    }
+
+    deserializer.deserialize_seq(Elements)
+}
 
 impl Datum {
     /// A list of `elements`.
@@ -107,5 +157,27 @@ impl fmt::Display for Datum {
             Datum::List(elements) => sequence(f, "[", elements, "]"),
             Datum::Record(fields) => sequence(f, "{", fields, "}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_any_length_are_decoded_and_made_up_lengths_are_refused() {
+        for length in [0, 1, FEW - 1, FEW, FEW + 1, 3 * FEW] {
+            let element = |at| Datum::record([Datum::Int(at as i64), Datum::list([])]);
+            let list = Datum::list((0..length).map(element));
+            let bytes = postcard::to_allocvec(&list).unwrap();
+            assert_eq!(postcard::from_bytes::<Datum>(&bytes).as_ref(), Ok(&list));
+            for cut in 0..bytes.len() {
+                assert!(postcard::from_bytes::<Datum>(&bytes[..cut]).is_err(), "{cut}");
+            }
+        }
+        let mut made_up = postcard::to_allocvec(&Datum::list([])).unwrap();
+        made_up.pop();
+        made_up.extend([0xff, 0xff, 0xff, 0xff, 0x7f]);
+        assert!(postcard::from_bytes::<Datum>(&made_up).is_err());
     }
 }

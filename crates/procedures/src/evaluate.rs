@@ -123,7 +123,7 @@ impl Code {
     }
 
     /// The datum, if the frame or the expression has it. Most operands are such, and need no clone.
-    fn existing<'f>(&'f self, frame: &'f [Datum]) -> Option<&'f Datum> {
+    pub(crate) fn existing<'f>(&'f self, frame: &'f [Datum]) -> Option<&'f Datum> {
         match self {
             Code::Constant(datum) => Some(datum),
             Code::Slot(slot) => slot.get(frame).ok(),
@@ -197,8 +197,17 @@ impl Arithmetic {
     }
 }
 
-fn evaluate_all(all: &[Code], frame: &mut [Datum]) -> Result<Vec<Datum>, Failure> {
-    all.iter().map(|code| code.evaluate(frame)).collect()
+/// The data of expressions.
+pub(crate) fn evaluate_all<'a>(
+    all: impl IntoIterator<Item = &'a Code, IntoIter: ExactSizeIterator>,
+    frame: &mut [Datum],
+) -> Result<Vec<Datum>, Failure> {
+    let all = all.into_iter();
+    let mut data = Vec::with_capacity(all.len());
+    for code in all {
+        data.push(code.evaluate(frame)?);
+    }
+    Ok(data)
 }
 
 impl Slot {

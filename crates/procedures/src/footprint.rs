@@ -2,7 +2,8 @@
 
 use serried_model::Key;
 
-use crate::{Body, Datum, row_key};
+use crate::key::KeyWriter;
+use crate::{Body, Datum};
 
 /// The rows that a body uses, with what it does with each. Two occurrences of pieces conflict if they use a row in ways
 /// that conflict ([`RowUse::conflicts`]).
@@ -81,6 +82,11 @@ impl RowUse {
         (!is_covered).then_some(self)
     }
 
+    /// Whether it looks at the row: at columns, or at whether the row exists.
+    pub fn looks(&self) -> bool {
+        self.asks || !self.reads.is_empty()
+    }
+
     /// Whether it changes nothing.
     pub fn is_read(&self) -> bool {
         self.writes.is_empty() && !self.deletes
@@ -131,37 +137,43 @@ impl Footprint {
     ///
     /// A row is named by the leading parts of its key that are known: all, or as many as depend on no other row. Then the
     /// occurrence may use any row whose key begins so.
-    pub fn rows(
-        &self,
-        body: &Body,
-        arguments: &[Datum],
-        matters: impl Fn(u16, &RowUse) -> bool,
-    ) -> Vec<(KnownRow, RowUse)> {
-        let mut frame = body.frame(arguments);
-        let mut rows = Vec::with_capacity(self.0.len());
+    pub fn rows<'a>(
+        &'a self,
+        body: &'a Body,
+        arguments: &'a [Datum],
+        matters: impl Fn(u16, &RowUse) -> bool + 'a,
+    ) -> impl Iterator<Item = (KnownRow, RowUse)> + 'a {
+        // Few parts of keys need more than the arguments.
+        let mut frame = None;
         let all = body.rows.iter().zip(&self.0);
-        for (row, (used, known)) in all.filter(|(row, (used, _))| matters(row.table, used)) {
-            let parts = row.key.iter().take(usize::from(*known));
-            // If a part fails, the body is refused and uses nothing.
-            let Ok(parts) =
-                parts.map(|part| part.evaluate(&mut frame)).collect::<Result<Vec<_>, _>>()
-            else {
-                continue;
-            };
-            if !parts.iter().all(Datum::is_scalar) {
-                continue;
-            }
-            let key = row_key(row.table, &parts);
-            rows.push((KnownRow { key, is_whole: parts.len() == row.key.len() }, *used));
-        }
-        rows
+        all.filter(move |(row, (used, _))| matters(row.table, used)).filter_map(
+            move |(row, (used, known))| {
+                let mut key = KeyWriter::of_row(row.table);
+                let parts = row.key.get(..usize::from(*known)).unwrap_or(&row.key);
+                for part in parts {
+                    // If a part fails, the body is refused and uses nothing.
+                    let is_part = match part.existing(arguments) {
+                        Some(datum) => key.push(datum),
+                        None => {
+                            let frame = frame.get_or_insert_with(|| body.frame(arguments));
+                            key.push(&part.evaluate(frame).ok()?)
+                        }
+                    };
+                    if !is_part {
+                        return None;
+                    }
+                }
+                let is_whole = parts.len() == row.key.len();
+                Some((KnownRow { key: key.end(), is_whole }, *used))
+            },
+        )
     }
 }
 
 /// A row, as far as its key is known.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct KnownRow {
-    /// The encoded key ([`row_key`]) of the parts that are known.
+    /// The encoded key ([`crate::row_key`]) of the parts that are known.
     pub key: Key,
     /// Whether these are all parts.
     pub is_whole: bool,

@@ -297,6 +297,9 @@ impl Links {
         members: NodeSet,
         message: &impl Wire,
     ) {
+        if members.is_empty() {
+            return;
+        }
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
         message.encode(&mut scratch);

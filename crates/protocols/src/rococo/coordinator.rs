@@ -487,7 +487,7 @@ impl Coordinator {
     fn on_read(
         &mut self,
         number: u64,
-        found: Result<Vec<Option<Found>>, NotStarted>,
+        found: Result<Vec<Option<Box<Found>>>, NotStarted>,
         cx: &mut Cx<'_>,
     ) {
         let Some(txn) = self.by_read.remove(&number) else { return };

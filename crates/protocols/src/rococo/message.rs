@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serried_model::{Key, NodeId, Version};
 use serried_procedures::{Datum, PieceId, ProcedureSet, Refused, StoredRow};
+use smallvec::SmallVec;
 
 use super::led::Led;
 use super::merged::{Hold, HoldEntry, HoldReply};
@@ -136,8 +137,11 @@ pub struct Read {
     pub pieces: Vec<Occurrence>,
     /// For each piece, the versions of the rows that it has read in the round before. If they have not changed, the answer
     /// does not repeat what the piece has found.
-    pub known: Vec<Option<Vec<u64>>>,
+    pub known: Vec<Option<Versions>>,
 }
+
+/// Versions of rows. Most pieces read one row.
+pub(super) type Versions = SmallVec<[u64; 2]>;
 
 /// An answer of a partition's leader.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -164,7 +168,7 @@ pub enum Reply {
         number: u64,
         /// For each piece, in the order of the request, what it has found; `None` if it has read the versions that the
         /// request names.
-        found: Result<Vec<Option<Found>>, NotStarted>,
+        found: Result<Vec<Option<Box<Found>>>, NotStarted>,
     },
     /// What the sender knows of a transaction.
     Status {
@@ -298,7 +302,7 @@ pub struct Found {
     pub outcome: Result<Vec<Datum>, Refused>,
     /// The versions of the rows that it has read, in the order of the reads. Which rows these are follows from its
     /// arguments and the rows before them. A version changes whenever its row does.
-    pub versions: Vec<u64>,
+    pub versions: Versions,
 }
 
 /// Why no piece was started.

@@ -6,10 +6,11 @@
 //! a round has found what the one before has found: then nothing has changed between the last read of that round and the
 //! first read of this one.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serried_actor::Group;
+use serried_parts::Map;
 use serried_procedures::{Call, Datum, PieceId, Refused, Start, placement_key};
 
 use super::Mutation;
@@ -27,8 +28,10 @@ pub(super) struct Reading {
     /// The pieces that were read. Occurrences with equal arguments are one piece: when an order is added to the last twenty,
     /// nineteen remain, although each is in another place then.
     pieces: Vec<PieceRead>,
-    /// Their places, by piece and arguments.
-    places: BTreeMap<(PieceId, Vec<Datum>), usize>,
+    /// Their places.
+    places: Map<Arc<Asked>, usize>,
+    /// The place after that of the occurrence before: mostly that of the next one, as in the round before.
+    next: usize,
     /// Those that are to be read now.
     due: Vec<usize>,
     /// Whether this round has found something else than the round before. So has the first.
@@ -41,28 +44,31 @@ pub(super) struct Reading {
     open: BTreeMap<u64, (u16, Vec<usize>)>,
 }
 
+/// A piece and its arguments.
+#[derive(PartialEq, Eq, Hash, Debug)]
+struct Asked {
+    piece: PieceId,
+    arguments: Vec<Datum>,
+}
+
 /// The latest read of a piece.
 #[derive(Debug)]
 struct PieceRead {
-    piece: PieceId,
-    arguments: Vec<Datum>,
+    asked: Arc<Asked>,
     /// The partition of its rows.
     at: u16,
     /// Whether this round has read it.
     is_fresh: bool,
+    /// Whether the call uses it, as far as this round has gone through the call.
+    is_used: bool,
     /// `None` if it was not answered yet.
-    found: Option<Found>,
+    found: Option<Box<Found>>,
 }
-
-/// What a round has come to: the results, and the pieces that the call uses.
-type Ended = (Result<Vec<Datum>, Refused>, BTreeSet<usize>);
 
 /// A call, as far as what was read tells.
 #[derive(Debug)]
 struct Walk {
     call: Call,
-    /// The pieces that it uses.
-    used: BTreeSet<usize>,
     /// Its occurrences whose outputs it does not have yet, and the piece that each is.
     awaits: Vec<((PieceId, u32), usize)>,
     refused: Option<Refused>,
@@ -76,7 +82,8 @@ impl Reading {
             set,
             mutation,
             pieces: Vec::new(),
-            places: BTreeMap::new(),
+            places: Map::default(),
+            next: 0,
             due: Vec::new(),
             is_different: true,
             walk: None,
@@ -110,9 +117,9 @@ impl Reading {
             if is_over && let Some(results) = self.results.take() {
                 return (Vec::new(), Some(results));
             }
-            if let Some((results, used)) = self.walk(group) {
+            if let Some(results) = self.walk(group) {
                 self.results = Some(results);
-                self.begin_round(&used);
+                self.begin_round();
             }
             if !self.due.is_empty() {
                 return (self.request(&mut number), None);
@@ -125,28 +132,31 @@ impl Reading {
     }
 
     /// Begins another round, which reads again what the last one has used.
-    fn begin_round(&mut self, used: &BTreeSet<usize>) {
+    fn begin_round(&mut self) {
         self.is_different = false;
-        let pieces = core::mem::take(&mut self.pieces).into_iter().enumerate();
-        self.pieces = pieces.filter(|(at, _)| used.contains(at)).map(|(_, piece)| piece).collect();
-        self.places.clear();
-        for (at, piece) in self.pieces.iter_mut().enumerate() {
+        let before = self.pieces.len();
+        self.pieces.retain(|piece| piece.is_used);
+        if self.pieces.len() < before {
+            self.places.clear();
+            for (at, piece) in self.pieces.iter().enumerate() {
+                self.places.insert(piece.asked.clone(), at);
+            }
+        }
+        for piece in &mut self.pieces {
             piece.is_fresh = false;
-            self.places.insert((piece.piece, piece.arguments.clone()), at);
+            piece.is_used = false;
         }
         self.due = (0..self.pieces.len()).collect();
     }
 
     /// Goes on through the call by what this round has read. Collects the pieces that it still has to read, or returns the
-    /// results and the pieces that the call uses.
-    fn walk(&mut self, group: &Group) -> Option<Ended> {
+    /// results.
+    fn walk(&mut self, group: &Group) -> Option<Result<Vec<Datum>, Refused>> {
         let set = self.set.clone();
         let procedure = set.procedure(self.of.procedure).expect("the call was checked");
         let new = || Call::new(procedure, self.of.inputs.clone()).expect("the inputs were checked");
-        let begin =
-            || Walk { call: new(), used: BTreeSet::new(), awaits: Vec::new(), refused: None };
-        let Walk { mut call, mut used, mut awaits, mut refused } =
-            self.walk.take().unwrap_or_else(begin);
+        let begin = || Walk { call: new(), awaits: Vec::new(), refused: None };
+        let Walk { mut call, mut awaits, mut refused } = self.walk.take().unwrap_or_else(begin);
         loop {
             awaits.retain(|(occurrence, at)| {
                 let piece = &self.pieces[*at];
@@ -172,35 +182,42 @@ impl Reading {
             for start in started {
                 let occurrence = (start.piece, start.occurrence);
                 let at = self.place(start, &set, group);
-                used.insert(at);
+                self.pieces[at].is_used = true;
                 awaits.push((occurrence, at));
             }
         }
         let is_over = awaits.is_empty() && (refused.is_some() || call.has_executed_all());
         if !is_over {
-            self.walk = Some(Walk { call, used, awaits, refused });
+            self.walk = Some(Walk { call, awaits, refused });
             return None;
         }
-        let results = match refused {
+        Some(match refused {
             Some(refused) => Err(refused),
             None => call.results(procedure),
-        };
-        Some((results, used))
+        })
     }
 
     /// The place of the piece that an occurrence is. It is due if it is a new one.
     fn place(&mut self, start: Start, set: &Registered, group: &Group) -> usize {
         let Start { piece, arguments, .. } = start;
-        if let Some(at) = self.places.get(&(piece, arguments.clone())) {
+        let asked = Asked { piece, arguments };
+        if self.pieces.get(self.next).is_some_and(|next| *next.asked == asked) {
+            self.next += 1;
+            return self.next - 1;
+        }
+        let asked = Arc::new(asked);
+        if let Some(at) = self.places.get(&asked) {
+            self.next = at + 1;
             return *at;
         }
         let declared = set.piece(self.of.procedure, piece).expect("the call has it");
-        let leading = declared.placement(set.tables(), &arguments);
+        let leading = declared.placement(set.tables(), &asked.arguments);
         let partition = group.partition_of(&placement_key(&leading));
         let at = self.pieces.len();
-        self.places.insert((piece, arguments.clone()), at);
-        let new = PieceRead { piece, arguments, at: partition, is_fresh: false, found: None };
-        self.pieces.push(new);
+        self.next = at + 1;
+        self.places.insert(asked.clone(), at);
+        let (is_fresh, is_used, found) = (false, false, None);
+        self.pieces.push(PieceRead { asked, at: partition, is_fresh, is_used, found });
         self.due.push(at);
         self.is_different = true;
         at
@@ -223,21 +240,23 @@ impl Reading {
 
     fn read(&self, number: u64, places: &[usize]) -> Request {
         let CallOf { set, procedure, .. } = self.of;
-        let mut numbers: BTreeMap<PieceId, u32> = BTreeMap::new();
-        let of = |at: &usize| {
-            let PieceRead { piece, arguments, found, .. } = &self.pieces[*at];
-            let next = numbers.entry(*piece).or_default();
-            let occurrence =
-                Occurrence { piece: *piece, number: *next, arguments: arguments.clone() };
-            *next += 1;
-            (occurrence, found.as_ref().map(|found| found.versions.clone()))
-        };
-        let (pieces, known) = places.iter().map(of).unzip();
+        let of_procedure = self.set.procedure(procedure).map_or(0, |of| of.pieces.len());
+        let mut numbers = vec![0; of_procedure];
+        let mut pieces = Vec::with_capacity(places.len());
+        let mut known = Vec::with_capacity(places.len());
+        for at in places {
+            let PieceRead { asked, found, .. } = &self.pieces[*at];
+            let next: &mut u32 = &mut numbers[usize::from(asked.piece.0)];
+            let number = core::mem::replace(next, *next + 1);
+            let Asked { piece, ref arguments } = **asked;
+            pieces.push(Occurrence { piece, number, arguments: arguments.clone() });
+            known.push(found.as_ref().map(|found| found.versions.clone()));
+        }
         Request::Read(Read { number, set, procedure, pieces, known })
     }
 
     /// A request was answered.
-    pub(super) fn on_found(&mut self, number: u64, found: Vec<Option<Found>>) {
+    pub(super) fn on_found(&mut self, number: u64, found: Vec<Option<Box<Found>>>) {
         let Some((_, places)) = self.open.remove(&number) else { return };
         for (at, found) in places.into_iter().zip(found) {
             let piece = &mut self.pieces[at];

@@ -74,16 +74,16 @@ impl Registered {
     /// Whether these can be pieces of a call of the procedure: they exist, are named once, and have arguments of the right
     /// types. `reads` is whether the procedure has to be one that writes nothing.
     pub(super) fn accepts(&self, procedure: u16, pieces: &[Occurrence], reads: bool) -> bool {
-        let mut named = BTreeSet::new();
-        let is_right = |occurrence: &Occurrence| {
-            let Occurrence { piece, number, arguments } = occurrence;
-            self.piece(procedure, *piece).is_some_and(|piece| {
+        let Some(declared) = self.procedure(procedure) else { return false };
+        let is_right = |Occurrence { piece, number, arguments }: &Occurrence| {
+            declared.pieces.get(usize::from(piece.0)).is_some_and(|piece| {
                 *number < piece.most_occurrences() && piece.check(arguments).is_ok()
-            }) && named.insert((*piece, *number))
+            })
         };
-        self.procedure(procedure).is_some_and(|procedure| procedure.is_read_only() == reads)
+        declared.is_read_only() == reads
             && !pieces.is_empty()
             && pieces.iter().all(is_right)
+            && are_named_once(pieces, declared.pieces.len())
     }
 
     /// Whether a piece is executed when it is started.
@@ -92,11 +92,68 @@ impl Registered {
     }
 
     /// The rows that an occurrence of a piece uses, but for what no procedure writes.
-    pub(super) fn rows(&self, procedure: u16, occurrence: &Occurrence) -> Vec<(KnownRow, RowUse)> {
-        let place = (usize::from(procedure), usize::from(occurrence.piece.0));
-        let piece = &self.set.procedures[place.0].pieces[place.1];
-        self.footprints[place.0][place.1].rows(&piece.body, &occurrence.arguments, |table, used| {
+    pub(super) fn rows<'a>(
+        &'a self,
+        procedure: u16,
+        occurrence: &'a Occurrence,
+    ) -> impl Iterator<Item = (KnownRow, RowUse)> + 'a {
+        let (footprint, piece) = self.used_by(procedure, occurrence);
+        footprint.rows(&piece.body, &occurrence.arguments, |table, used| {
             self.written[usize::from(table)].conflicts(used)
         })
+    }
+
+    /// All rows that an occurrence of a piece uses.
+    pub(super) fn all_rows<'a>(
+        &'a self,
+        procedure: u16,
+        occurrence: &'a Occurrence,
+    ) -> impl Iterator<Item = (KnownRow, RowUse)> + 'a {
+        let (footprint, piece) = self.used_by(procedure, occurrence);
+        footprint.rows(&piece.body, &occurrence.arguments, |_, _| true)
+    }
+
+    fn used_by(&self, procedure: u16, occurrence: &Occurrence) -> (&Footprint, &Piece) {
+        let place = (usize::from(procedure), usize::from(occurrence.piece.0));
+        let piece = &self.set.procedures[place.0].pieces[place.1];
+        (&self.footprints[place.0][place.1], piece)
+    }
+}
+
+/// Whether no occurrence is named twice. There are so many declared pieces.
+fn are_named_once(pieces: &[Occurrence], declared: usize) -> bool {
+    // Coordinators mostly name the occurrences of a piece in ascending order.
+    let mut next = vec![0u64; declared];
+    let is_next = |Occurrence { piece, number, .. }: &Occurrence| {
+        let next = &mut next[usize::from(piece.0)];
+        let is_next = u64::from(*number) >= *next;
+        *next = u64::from(*number) + 1;
+        is_next
+    };
+    let mut named = BTreeSet::new();
+    pieces.iter().all(is_next)
+        || pieces.iter().all(|Occurrence { piece, number, .. }| named.insert((*piece, *number)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_occurrence_is_named_once_in_any_order() {
+        let are_named_once = |names: &[(u16, u32)]| {
+            let occurrence = |(piece, number): &(u16, u32)| Occurrence {
+                piece: PieceId(*piece),
+                number: *number,
+                arguments: Vec::new(),
+            };
+            let pieces: Vec<Occurrence> = names.iter().map(occurrence).collect();
+            are_named_once(&pieces, 2)
+        };
+        assert!(are_named_once(&[(0, 0), (1, 0), (0, 1), (1, u32::MAX)]));
+        assert!(are_named_once(&[(0, 3), (1, 2), (0, 1)]));
+        assert!(!are_named_once(&[(0, 0), (1, 0), (0, 0)]));
+        assert!(!are_named_once(&[(0, 3), (0, 1), (0, 3)]));
+        assert!(!are_named_once(&[(0, u32::MAX), (0, u32::MAX)]));
     }
 }

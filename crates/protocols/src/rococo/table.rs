@@ -55,7 +55,8 @@ pub(super) struct Row {
 pub(super) struct Txn {
     /// The call.
     pub(super) call: Arc<CallOf>,
-    /// Its pieces here, in the order of their start, with the slots of their entries.
+    /// Its pieces here, in the order of their start, with the slots of their entries. Without their arguments once it is
+    /// executed, because most transactions are remembered for a while.
     pub(super) pieces: Vec<(u64, Occurrence)>,
     /// The outcome of each piece that is immediate.
     pub(super) outcomes: Vec<Option<Result<Vec<Datum>, Refused>>>,
@@ -299,6 +300,7 @@ impl Table {
         for (txn, outputs) in &entry.txns {
             self.change_txn(at, *txn, None, store, |state| {
                 state.executed = Some(outputs.clone());
+                state.pieces.iter_mut().for_each(|(_, piece)| piece.arguments = Vec::new());
                 state.holds.clear();
                 state.cycle_at = cycle_at;
                 if last == Some(*txn) {

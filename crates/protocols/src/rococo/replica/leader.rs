@@ -197,7 +197,8 @@ impl Leader {
             if self.waits_for_held(from, &start, &set, common) {
                 return;
             }
-            self.start_pieces((txn, call), start.pieces.clone(), &set, common, cx);
+            let Start { call, pieces, .. } = start;
+            self.start_pieces((txn, &call), pieces, &set, common, cx);
         }
         self.answer_start(from, txn, common, cx);
     }

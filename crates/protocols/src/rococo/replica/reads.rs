@@ -36,7 +36,7 @@ struct OpenRead {
     read: Read,
     set: Arc<Registered>,
     /// By piece, what it has found. `None` if it waits.
-    found: Vec<Option<Option<Found>>>,
+    found: Vec<Option<Option<Box<Found>>>>,
 }
 
 impl Reads {
@@ -101,18 +101,28 @@ impl Leader {
     ) -> Option<Version> {
         let OpenRead { read, set, found } = open;
         let occurrence = &read.pieces[at];
-        let uses = set.rows(read.procedure, occurrence);
-        let conflict = uses.iter().find_map(|(row, used)| self.accesses.conflict(row, *used));
-        if conflict.is_some() {
-            return conflict;
-        }
-        let piece = set.piece(read.procedure, occurrence.piece).expect("it was checked");
         let entry = self.proposals.next();
         let mut rows = Rows::new(&mut common.table, &mut self.unapplied, cx.store(), entry);
+        // If it reads rows of the versions that it has read before, it finds the same.
+        let mut is_known = read.known[at].is_some();
+        let mut known = read.known[at].iter().flatten();
+        for (row, used) in set.all_rows(read.procedure, occurrence) {
+            if let Some(txn) = self.accesses.conflict(&row, used) {
+                return Some(txn);
+            }
+            if is_known && used.looks() {
+                is_known = row.is_whole && known.next() == Some(&rows.version(&row.key));
+            }
+        }
+        if is_known && known.next().is_none() {
+            found[at] = Some(None);
+            return None;
+        }
+        let piece = set.piece(read.procedure, occurrence.piece).expect("it was checked");
         let outcome = piece.body.execute(set.tables(), &occurrence.arguments, &mut rows);
         let versions = rows.read;
         let is_known = read.known[at].as_ref() == Some(&versions);
-        found[at] = Some((!is_known).then_some(Found { outcome, versions }));
+        found[at] = Some((!is_known).then(|| Box::new(Found { outcome, versions })));
         None
     }
 

@@ -1,18 +1,17 @@
 //! The rows of a leader: those of the table, with what the leader has written and proposed.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use serried_actor::Store;
 use serried_model::Key;
+use serried_parts::Map;
 use serried_procedures::{Datum, RowStore, StoredRow, row_key};
 
-use super::super::message::Written;
+use super::super::message::{Versions, Written};
 use super::super::table::Table;
 
 /// What a leader has written and what is not yet applied.
 #[derive(Debug, Default)]
 pub(super) struct Unapplied {
-    rows: BTreeMap<Key, Row>,
+    rows: Map<Key, Row>,
 }
 
 #[derive(Clone, Debug)]
@@ -41,10 +40,12 @@ pub(super) struct Rows<'a> {
     store: &'a dyn Store,
     /// The number of the entry that will contain what is written.
     entry: u64,
-    /// The rows that were written.
-    written: BTreeSet<Key>,
+    /// The rows that were written, perhaps several times.
+    written: Vec<Key>,
     /// The versions of the rows that were read, in the order of the reads; 0 for a row that never was.
-    pub(super) read: Vec<u64>,
+    pub(super) read: Versions,
+    /// The row that was read last, with its version. It is often the next to be written.
+    last: Option<(Key, u64)>,
 }
 
 impl<'a> Rows<'a> {
@@ -55,27 +56,43 @@ impl<'a> Rows<'a> {
         store: &'a dyn Store,
         entry: u64,
     ) -> Rows<'a> {
-        Rows { table, unapplied, store, entry, written: BTreeSet::new(), read: Vec::new() }
+        let (written, read, last) = (Vec::new(), Versions::new(), None);
+        Rows { table, unapplied, store, entry, written, read, last }
     }
 
-    fn get(&mut self, key: &Key) -> (Option<u64>, Option<StoredRow>) {
+    fn get(&mut self, key: &Key) -> (u64, Option<StoredRow>) {
         if let Some(row) = self.unapplied.rows.get(key) {
-            return (Some(row.version), row.columns.clone());
+            return (row.version, row.columns.clone());
         }
         let row = self.table.row(key, self.store);
-        row.map_or((None, None), |row| (Some(row.version), row.columns.clone()))
+        row.map_or((0, None), |row| (row.version, row.columns.clone()))
+    }
+
+    /// The version of a row; 0 if there never was one.
+    pub(super) fn version(&mut self, key: &Key) -> u64 {
+        if let Some(row) = self.unapplied.rows.get(key) {
+            return row.version;
+        }
+        self.table.row(key, self.store).map_or(0, |row| row.version)
     }
 
     fn put(&mut self, key: Key, columns: Option<StoredRow>) {
-        let version = self.get(&key).0.unwrap_or(0) + 1;
-        self.unapplied.rows.insert(key.clone(), Row { entry: self.entry, version, columns });
-        self.written.insert(key);
+        let version = match self.last.take() {
+            Some((last, version)) if last == key => version,
+            _ => self.version(&key),
+        };
+        let row = Row { entry: self.entry, version: version + 1, columns };
+        self.unapplied.rows.insert(key.clone(), row);
+        self.written.push(key);
     }
 
     /// What was written, for the entry.
-    pub(super) fn into_written(self) -> Vec<Written> {
+    pub(super) fn into_written(mut self) -> Vec<Written> {
+        self.written.sort_unstable();
+        self.written.dedup();
         let written = self.written.into_iter().map(|key| {
-            let Row { version, columns, .. } = self.unapplied.rows[&key].clone();
+            let row = self.unapplied.rows.get(&key).expect("it was written");
+            let Row { version, columns, .. } = row.clone();
             Written { key, version, columns }
         });
         written.collect()
@@ -86,7 +103,8 @@ impl RowStore for Rows<'_> {
     fn read(&mut self, table: u16, key: &[Datum]) -> Option<StoredRow> {
         let key = row_key(table, key);
         let (version, columns) = self.get(&key);
-        self.read.push(version.unwrap_or(0));
+        self.read.push(version);
+        self.last = Some((key, version));
         columns
     }
 
@@ -96,7 +114,9 @@ impl RowStore for Rows<'_> {
 
     fn delete(&mut self, table: u16, key: &[Datum]) {
         let key = row_key(table, key);
-        if self.get(&key).1.is_some() {
+        let (version, columns) = self.get(&key);
+        if columns.is_some() {
+            self.last = Some((key.clone(), version));
             self.put(key, None);
         }
     }
