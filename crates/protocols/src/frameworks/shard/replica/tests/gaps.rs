@@ -1,0 +1,76 @@
+//! A leader fails when followers have accepted its last entries, and not those before them.
+
+use super::trio::Trio;
+use super::*;
+
+const FLUSH: Timer = Timer::Log(replicated_log::Timer::Flush);
+
+/// The last shot of the transaction that begins at `after_us`, whose backup coordinator is shard `backup`.
+fn last(after_us: u64, backup: u16, reads: &[&str], writes: &[&str]) -> Request {
+    let value = Some(Value::from(after_us.to_string().as_str()));
+    let write = |key: &&str| Write { key: Key::from(*key), value: value.clone() };
+    Request::Shot(Shot {
+        txn: txn(after_us),
+        number: 1,
+        reads: reads.iter().map(|key| Key::from(*key)).collect(),
+        writes: writes.iter().map(write).collect(),
+        participants: Some(if backup == 0 { Arc::new([0]) } else { Arc::new([1, 0]) }),
+    })
+}
+
+fn abort(after_us: u64) -> Request {
+    Request::End { txn: txn(after_us), decision: Decision::Abort }
+}
+
+impl<C: Control> Trio<C> {
+    /// The first replica gets a request and proposes what comes of it.
+    fn propose(&mut self, request: Request) {
+        self.deliver((CLIENT, NodeId(0), Message::Request(request)));
+        self.fire(0, FLUSH);
+    }
+
+    /// The end of a transaction is chosen. What the first replica proposes because of that is lost.
+    fn lose_what_follows(&mut self, end: Request) {
+        self.propose(end);
+        self.settle();
+        self.fire(0, FLUSH);
+        assert!(!self.network.is_empty(), "it has proposed something");
+        self.network.clear();
+    }
+
+    /// The first replica gets these requests, others accept what comes of them, and the first fails. Returns the next
+    /// leader.
+    fn fail_after(&mut self, requests: impl IntoIterator<Item = Request>) -> u64 {
+        self.first_is_deaf();
+        for request in requests {
+            self.propose(request);
+        }
+        self.settle();
+        self.away.insert(NodeId(0));
+        self.pass(Duration::from_secs(4));
+        self.told();
+        self.leader()
+    }
+}
+
+/// A transaction had read what was then aborted. It could not read again without waiting for a younger one, and was refused.
+/// Another one came after that, and overwrote what the first was to write.
+#[test]
+fn no_part_is_chosen_that_was_made_after_a_refusal_that_is_lost() {
+    let mut trio = Trio::<Queues<false>>::new();
+    let us = trio.after_us();
+    trio.ask(0, last(us, 0, &[], &["x"]));
+    let reader = last(us + 1, 0, &["x"], &["y"]);
+    assert_eq!(trio.ask(0, reader.clone()), [], "it waits for the first");
+    assert_eq!(trio.ask(0, last(us + 2, 0, &[], &["x"])), []);
+    trio.lose_what_follows(abort(us));
+    let later = last(us + 3, 0, &["y"], &["y"]);
+    let second = trio.fail_after([abort(us + 2), later.clone()]);
+    trio.ask(second, abort(us + 2));
+    for shot in [reader, later] {
+        let mut replies = trio.ask(second, shot);
+        trio.pass(Duration::from_secs(9));
+        replies.extend(trio.told());
+        assert_ne!(replies, [], "each waits for the other");
+    }
+}
