@@ -181,6 +181,8 @@ pub enum Mutation {
     KeepsOldWrites,
     /// A call is reported as refused before what it has read is validated.
     RefusalsUnvalidated,
+    /// A new leader keeps entries although earlier ones of their leader are lost.
+    KeepsEntriesBehindGaps,
 }
 
 /// The shard that decides which set of procedures is in use.

@@ -246,7 +246,9 @@ impl<C: Control> StateMachine<super::Replica<C>> for Shard<C> {
     }
 
     fn revise(&self, first: u64, inherited: &mut [Option<Led>]) {
-        self.common.table.revise(first, inherited);
+        if !self.common.mutation.is(Mutation::KeepsEntriesBehindGaps) {
+            self.common.table.revise(first, inherited);
+        }
     }
 
     fn store_all(&mut self, store: &mut dyn Store) {

@@ -3,6 +3,7 @@
 use serried_actor::NodeSet;
 
 use super::*;
+use crate::frameworks::shard::Mutation;
 
 /// The replicas of shard 0, in a group of two shards.
 pub(super) struct Trio<C: Control>(testing::Net<Replica<C>>);
@@ -12,9 +13,14 @@ derefs_to_net!([C: Control] Trio<C>, 0: testing::Net<Replica<C>>);
 impl<C: Control> Trio<C> {
     /// Creates three replicas. The first leads and admits transactions.
     pub(super) fn new() -> Trio<C> {
+        Trio::mutated(Mutated::NONE)
+    }
+
+    /// The same with a mistake.
+    pub(super) fn mutated(mutation: Mutated<Mutation>) -> Trio<C> {
         let group = Group::new(3, Duration::from_millis(1)).with_partitions(2);
         let settings = Settings::default();
-        let replica = |id| Replica::new(id, group.clone(), &settings, Mutated::NONE);
+        let replica = |id| Replica::new(id, group.clone(), &settings, mutation);
         let mut trio = Trio(testing::Net::new(1, 3, replica));
         trio.now = 1;
         trio.set_clock_us(NOW_US + 1);
