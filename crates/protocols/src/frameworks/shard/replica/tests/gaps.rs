@@ -1,5 +1,7 @@
 //! A leader fails when followers have accepted its last entries, and not those before them.
 
+mod random;
+
 use super::trio::Trio;
 use super::*;
 use crate::frameworks::shard::Mutation;
