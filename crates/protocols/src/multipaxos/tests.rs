@@ -1,5 +1,6 @@
 //! Replicas whose messages are moved by hand.
 
+mod gaps;
 mod refusals;
 
 use core::time::Duration;

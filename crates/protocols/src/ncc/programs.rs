@@ -200,7 +200,7 @@ impl<const READ_ONLY: bool> Queues<READ_ONLY> {
     }
 
     /// Forgets rows whose transactions are all over, and answers what can be answered at the others.
-    fn tidy(&mut self, keys: BTreeSet<Key>, desk: &mut Desk<'_>) {
+    pub(super) fn tidy(&mut self, keys: BTreeSet<Key>, desk: &mut Desk<'_>) {
         for key in keys {
             let Some(chain) = self.chains.get(&key) else { continue };
             if chain.is_over() {

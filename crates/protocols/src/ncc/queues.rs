@@ -1,6 +1,7 @@
 //! Non-blocking execution, response timing control and smart retry (003 Algorithms 5.2 to 5.4).
 
 use core::fmt;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use serried_model::{Guarantee, Key, Value, Version};
@@ -201,56 +202,92 @@ impl<const READ_ONLY: bool> Queues<READ_ONLY> {
         if desk.runs_calls() && !self.mutation.is(Mutation::KeepsOldWrites) {
             return self.end_call(txn, own, committed, desk);
         }
+        let mut keys = BTreeSet::new();
+        let again = self.leave(txn, own, committed, &mut keys);
+        self.read_all_again(again, &mut keys, desk);
+        self.tidy(keys, desk);
+    }
+
+    /// A transaction that is over leaves its keys. Returns the reads that others have to make again.
+    fn leave(
+        &mut self,
+        txn: Version,
+        own: Txn,
+        committed: Option<Stamp>,
+        keys: &mut BTreeSet<Key>,
+    ) -> Vec<(Version, Key)> {
+        let mut again = Vec::new();
         for Access { key, read, written, .. } in own.accesses {
             // It is there, unless responses leave too early.
             let Some(chain) = self.chains.get_mut(&key) else { continue };
             if read.is_some() {
                 chain.remove_reader(txn);
             }
-            let mut readers = None;
             match (written, committed) {
                 (Some(_), Some(at)) => chain.commit(txn, at),
-                (Some(_), None) => readers = chain.abort(txn),
+                (Some(_), None) => {
+                    let readers =
+                        chain.abort(txn).map_or_else(SmallVec::new, |(readers, _)| readers);
+                    again.extend(readers.into_iter().map(|reader| (reader, key.clone())));
+                }
                 (None, _) => {}
             }
-            let (readers, before) = readers.unwrap_or_default();
-            for reader in readers {
-                self.read_again(reader, &key, before, desk);
-            }
-            // One of them may have been the last there.
-            let Some(chain) = self.chains.get(&key) else { continue };
-            if chain.is_over() {
-                self.chains.remove(&key);
+            keys.insert(key);
+        }
+        again
+    }
+
+    /// What transactions have read was aborted. They read again (003 §5.2, "fixing reads locally"). One that can't is refused,
+    /// and others may have read what it has written. Nothing is answered before all have read. Adds the keys that are left
+    /// to `keys`.
+    fn read_all_again(
+        &mut self,
+        reads: Vec<(Version, Key)>,
+        keys: &mut BTreeSet<Key>,
+        desk: &mut Desk<'_>,
+    ) {
+        let mut reads = VecDeque::from(reads);
+        let mut readers = Vec::new();
+        while let Some((txn, key)) = reads.pop_front() {
+            // One that has read several such versions may have been refused.
+            if !self.txns.contains_key(&txn) {
                 continue;
             }
-            for next in chain.first_in_line() {
-                self.release(next, desk);
+            if self.read_again(txn, &key, desk) {
+                readers.push(txn);
+            } else if let Some(own) = self.txns.remove(&txn) {
+                reads.extend(self.leave(txn, own, None, keys));
+                desk.refused(txn, vec![key]);
             }
+        }
+        let mut known = BTreeSet::new();
+        for txn in readers.into_iter().filter(|txn| known.insert(*txn)) {
+            if self.txns.get(&txn).is_some_and(|own| own.has_part) {
+                desk.executed(txn);
+            }
+            self.release(txn, desk);
         }
     }
 
-    /// What a transaction has read was aborted. It reads again (003 §5.2, "fixing reads locally").
-    fn read_again(&mut self, txn: Version, key: &Key, before: Stamp, desk: &mut Desk<'_>) {
-        let own = self.txns.get_mut(&txn).expect("one who has read");
-        let has_written = own.access(key).is_some_and(|access| access.written.is_some());
-        let read = match has_written {
+    /// Returns false if the transaction can't read the key again.
+    fn read_again(&mut self, txn: Version, key: &Key, desk: &mut Desk<'_>) -> bool {
+        let access = self.txns.get_mut(&txn).and_then(|own| own.access(key));
+        let read = match access.is_some_and(|access| access.written.is_some()) {
             // Its own version comes next, so it has read the one before that.
-            true => self.chain(key, desk).of(before).map(|link| {
-                link.readers.push(txn);
-                Read { stamp: link.stamp, until: link.read_at }
-            }),
+            true => {
+                let before = self.before_own(txn, key, desk);
+                self.chain(key, desk).of(before).map(|link| {
+                    link.readers.push(txn);
+                    Read { stamp: link.stamp, until: link.read_at }
+                })
+            }
             false => self.read(txn, key, desk),
         };
-        let Some(read) = read else {
-            self.end(txn, None, desk);
-            return desk.refused(txn, vec![key.clone()]);
-        };
-        let own = self.txns.get_mut(&txn).expect("as before");
-        own.access(key).expect("a key that it has read").read = Some(read);
-        if own.has_part {
-            desk.executed(txn);
+        let can = read.is_some();
+        if let Some(access) = self.txns.get_mut(&txn).and_then(|own| own.access(key)) {
+            access.read = read;
         }
-        self.release(txn, desk);
+        can
     }
 
     /// Whether an access can be had at another moment (003 Algorithm 5.4).
@@ -392,6 +429,7 @@ impl<const READ_ONLY: bool> Control for Queues<READ_ONLY> {
                 own.is_inherited = true;
             }
         }
+        let mut again = Vec::new();
         for Part { txn, items, .. } in parts {
             for item in items.iter().filter(|item| item.read.is_some()) {
                 let access = self.txns.get_mut(txn).and_then(|own| own.access(&item.key));
@@ -403,10 +441,14 @@ impl<const READ_ONLY: bool> Control for Queues<READ_ONLY> {
                         break;
                     }
                     // What it had read was never ready to commit, so it was not shown to any client.
-                    let before = self.before_own(*txn, &item.key, desk);
-                    self.read_again(*txn, &item.key, before, desk);
+                    again.push((*txn, item.key.clone()));
                 }
             }
+        }
+        let mut keys = BTreeSet::new();
+        self.read_all_again(again, &mut keys, desk);
+        self.tidy(keys, desk);
+        for Part { txn, .. } in parts {
             self.release(*txn, desk);
         }
     }

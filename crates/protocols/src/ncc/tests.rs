@@ -248,6 +248,31 @@ fn what_was_read_that_another_leader_does_not_have_is_read_again() {
 }
 
 #[test]
+fn nothing_is_answered_before_all_is_read_again_that_another_leader_does_not_have() {
+    let mut leader = leader();
+    leader.execute(&last(10, &[], &["y"]));
+    leader.prepare(10);
+    leader.execute(&last(20, &[], &["x", "y"]));
+    leader.execute(&last(30, &["x", "y"], &[]));
+    leader.prepare(30);
+    assert_eq!(leader.fail_over(), [Event::Executed(txn(30)), settled(10)], "it waits for 10");
+    assert_eq!(leader.end(10, Some(stamp(10))), [settled(30)]);
+    assert_eq!(leader.found(30, &["x", "y"]), Some(vec![5, 10]));
+}
+
+#[test]
+fn one_that_has_to_read_again_twice_is_refused_once() {
+    let mut leader = leader();
+    leader.execute(&last(10, &[], &["x"]));
+    leader.prepare(10);
+    leader.execute(&last(20, &["x"], &["y"]));
+    leader.execute(&last(30, &["x", "y"], &[]));
+    leader.execute(&last(40, &[], &["x", "y"]));
+    let refused = [refused(20, "x"), refused(30, "x")].concat();
+    assert_eq!(leader.end(10, None), [refused, vec![settled(40)]].concat());
+}
+
+#[test]
 fn what_a_new_leaders_parts_have_read_is_not_overwritten_before_they_end() {
     let mut leader = leader();
     leader.execute(&last(50, &["x"], &[]));

@@ -7,7 +7,6 @@ use serried_model::{Key, NodeId, Version};
 use serried_procedures::{Datum, PieceId, ProcedureSet, Refused, StoredRow};
 use smallvec::SmallVec;
 
-use super::led::Led;
 use super::merged::{Hold, HoldEntry, HoldReply};
 use crate::frameworks::replicated_log;
 
@@ -396,9 +395,11 @@ pub struct Written {
     pub columns: Option<StoredRow>,
 }
 
-impl Entry {
-    /// Its approximate size in bytes.
-    pub(super) fn size(&self) -> usize {
+/// An entry of a leader.
+pub type Led = replicated_log::Led<Entry>;
+
+impl replicated_log::Entry for Entry {
+    fn size(&self) -> usize {
         let row =
             |row: &Written| row.key.len() + row.columns.as_ref().map_or(0, |row| data_size(row));
         match self {

@@ -27,7 +27,7 @@
 //!   commits. Nothing is executed twice, because a leader knows what was started and executed.
 //! - *A leader executes, and the log has the results.* What immediate and deferred pieces write is in the entries, row by row.
 //!   So replicas install rows, in any order of copies and replays. An entry is valid only behind the entries that its leader
-//!   knew, those included that were not chosen yet (`led.rs`).
+//!   knew, those included that were not chosen yet ([`crate::frameworks::replicated_log::Led`]).
 //! - *A transaction is executed when the edges of all ancestors are complete* (`frameworks/chopped/order.rs`).
 //! - *An ancestor that was executed alone is decided, one on a cycle is not.* A transaction that was executed without this one
 //!   comes before it, and so do its ancestors, which were executed earlier. But if the ancestor was executed as one of a
@@ -67,7 +67,6 @@
 //! - A transaction is remembered for [`serried_actor::Settings::outcomes_ms`] after it has ended.
 
 mod coordinator;
-mod led;
 mod merged;
 mod message;
 mod reading;
@@ -80,8 +79,7 @@ mod table;
 mod tests;
 
 pub use coordinator::Coordinator;
-pub use led::Led;
-pub use message::{Message, Record};
+pub use message::{Led, Message, Record};
 pub use replica::Replica;
 
 use crate::Mutated;

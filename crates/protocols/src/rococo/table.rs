@@ -9,14 +9,13 @@ use serried_model::{Key, NodeId, Version};
 use serried_parts::{Cells, decode_cell, decode_cell_of_another, encode_cell};
 use serried_procedures::{Datum, ProcedureSet, Refused, StoredRow};
 
-use super::led::{Last, Led};
 use super::merged::{HeldPieces, HoldEntry};
 use super::message::{
-    CallOf, Edge, Entry, ExecuteEntry, Executed, Occurrence, StartEntry, StartedPiece, Vertex,
+    CallOf, Edge, Entry, ExecuteEntry, Executed, Led, Occurrence, StartEntry, StartedPiece, Vertex,
     Window, Written,
 };
 use super::registered::Registered;
-use crate::frameworks::replicated_log::WriteBack;
+use crate::frameworks::replicated_log::{Last, WriteBack};
 
 /// The first bytes of the names of transactions in the store. Names of rows begin with the number of a table, which is
 /// lower.
@@ -254,13 +253,7 @@ impl Table {
             }
             Entry::Lead => {}
         }
-        self.change_control(at, store, |control| {
-            let is_new = control.last.since <= at.0;
-            if is_new {
-                control.last = Last::new(at.0, led);
-            }
-            is_new
-        });
+        self.change_control(at, store, |control| control.last.apply(at.0, led));
     }
 
     fn start(&mut self, at: (u64, u64), entry: &StartEntry, store: &mut dyn Store) {
@@ -483,7 +476,7 @@ impl Table {
                 if new.window.0 > old.window.0 {
                     old.window = new.window;
                 }
-                if new.last.since > old.last.since {
+                if new.last.is_after(old.last) {
                     old.last = new.last;
                 }
                 if new.sets.0 > old.sets.0 {

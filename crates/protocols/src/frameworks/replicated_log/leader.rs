@@ -33,6 +33,8 @@ pub(super) struct Leader<E> {
     /// The entries to propose next, and their size.
     queue: Vec<Option<E>>,
     queued_bytes: usize,
+    /// How many entries it has proposed that are not empty.
+    proposed: u64,
     /// By member, including itself.
     followers: Vec<Follower>,
     /// How many beats it has sent.
@@ -49,9 +51,14 @@ impl<E: Entry> Leader<E> {
     /// slot below which it has applied all entries, if that is known.
     pub(super) fn new(base: u64, applied: &[Option<u64>], now: Timestamp) -> Leader<E> {
         let followers = applied.iter().map(|applied| Follower::new(*applied, now)).collect();
-        let (queue, queued_bytes) = (Vec::new(), 0);
+        let (queue, queued_bytes, proposed) = (Vec::new(), 0, 0);
         let (beats, last_beat, busy, hand_over) = (0, None, false, None);
-        Leader { base, queue, queued_bytes, followers, beats, last_beat, busy, hand_over }
+        Leader { base, queue, queued_bytes, proposed, followers, beats, last_beat, busy, hand_over }
+    }
+
+    /// How many entries it has proposed that are not empty.
+    pub(super) fn proposed(&self) -> u64 {
+        self.proposed
     }
 
     /// Whether any entry waits to be proposed.
@@ -82,6 +89,7 @@ impl<E: Entry> Leader<E> {
         if self.queue.is_empty() && !members.is_alone() {
             cx.set_timer(H::timer(Timer::Flush), Duration::ZERO);
         }
+        self.proposed += u64::from(entry.is_some());
         self.queue.push(entry);
         self.queued_bytes += bytes;
         Some(slot)

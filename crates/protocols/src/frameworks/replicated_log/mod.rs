@@ -50,7 +50,8 @@
 //!   after the next one. It then follows the entries of the leader in between. A machine to which that matters removes it
 //!   ([`StateMachine::revise`]).
 //! - *What is found behind a gap was not chosen.* A replica accepts entries although it lacks some before them, so the next
-//!   leader may find only the later ones. They are chosen then, unless the machine removes them too.
+//!   leader may find only the later ones. They are chosen then, unless the machine removes them too. Machines whose entries
+//!   rely on each other do both with [`Led`] and [`Last`].
 //! - *A lost disk breaks no promise.* A replica that lost its disk answers no `Prepare`, and accepts only in ballots above the
 //!   floor. Every ballot that another replica had begun when it answered `Rejoin` is at or below the floor, and leaders
 //!   and candidates have abandoned these ballots. So what the predecessor has promised or accepted does not count any
@@ -134,7 +135,7 @@ mod write_back;
 pub use candidate::SHOWN_BYTES;
 pub use clocks::{Clocks, Span, Time};
 pub use host::{Chosen, Host, StateMachine};
-pub use led::{LastLead, Led, LedEntry};
+pub use led::{Last, Led};
 pub use log::ReplicatedLog;
 pub use message::{Accepted, Ballot, Entries, Entry, Message, Record, Timer};
 pub use write_back::WriteBack;

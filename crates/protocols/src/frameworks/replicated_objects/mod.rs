@@ -24,6 +24,9 @@
 //!   (`replicated_log/clocks.rs`).
 //! - *A read is answered by the leader that has proposed its slot, in the ballot in which it has*: what was
 //!   acknowledged before it began is in an earlier slot. The entry of a read is empty: followers would do nothing with it.
+//! - *An entry relies on no other.* It has the operation, not its result. Replicas execute it when it is applied, and the leader
+//!   executes nothing before. So an entry may be chosen although an earlier one of the same leader was lost, or after those
+//!   of a later leader: nobody was told of either, and each takes effect once if its client sends it again.
 //! - *The state of a key says which slot it is as of*, so that what is replayed, or was copied from another replica, is
 //!   executed once.
 

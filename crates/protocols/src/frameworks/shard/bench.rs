@@ -98,7 +98,7 @@ impl<C: Control> Bench<C> {
     }
 
     fn choose(&mut self, entry: &Entry) {
-        let led = Led { by: Ballot::NONE, entry: entry.clone() };
+        let led = Led { by: Ballot::NONE, number: self.slot, entry: entry.clone() };
         self.table.apply((self.slot, self.slot), Some(&led), &mut self.store);
         self.slot += 1;
     }

@@ -433,17 +433,13 @@ impl AdmissionWindow {
     }
 }
 
-/// An entry, and the ballot in which it was first proposed.
+/// An entry of a leader.
 ///
 /// A transaction was refused if it has no part when a leader begins. An entry with its part has no effect if it follows
-/// [`Entry::Lead`] of a later leader.
+/// [`Entry::Lead`] of a later leader, or if an earlier entry of its own leader is lost.
 pub type Led = replicated_log::Led<Entry>;
 
-impl replicated_log::LedEntry for Entry {
-    fn is_lead(&self) -> bool {
-        matches!(self, Entry::Lead)
-    }
-
+impl replicated_log::Entry for Entry {
     fn size(&self) -> usize {
         match self {
             Entry::Prepare(part) | Entry::PrepareCall(part, _) => {

@@ -64,8 +64,33 @@
 //!   this lies before the end of the window. The control's state for it is lost with the leader.
 //! - *A new leader serves* after it has applied every entry that may have been chosen under former
 //!   leaders, and has passed its control the parts of all undecided transactions.
+//! - *A leader's entries rely on all before them.* A control acts on an entry when it is proposed: a transaction that it
+//!   refuses after the part was proposed is gone from then on, and others come in its place before its end is chosen. So an
+//!   entry without an earlier one of the same leader would be wrong, and is removed ([`Led`]). See below.
 //! - *Rows are self-contained.* Prepared accesses are stored with each key. So after a copy key by
 //!   key, a replica can continue with the entries that follow.
+//!
+//! # Entries that rely on others
+//! A new leader may find some of the last entries of the former one, and not those before. What does each rely on?
+//! - A part relies on the window that admits its transaction, on the set of procedures under which it ran, and on all
+//!   versions that it has read and that were committed. The leader waits for these until they are chosen.
+//! - It also relies on parts of transactions that are still open. If such a part is lost, its transaction is refused.
+//!   Validation and locking lose nothing by that: the part was made although there was one more in its way. Under `ncc`
+//!   and `mvto` it may have read what the other one was to write. Then a new leader has it read again, or refuses it
+//!   ([`Control::inherit`]).
+//! - It relies on ends that the control has acted on and that are not chosen: those of transactions that had a part when
+//!   the control refused them. That happens under `ncc` and `mvto`, if what such a transaction had read was aborted. *This
+//!   is what must not be lost alone.* The refused transaction would be open again, together with one that was executed as
+//!   if it were not. Two transactions then waited for each other for ever, or one did not see what the other wrote
+//!   (`replica/tests/gaps.rs`).
+//! - The end of a transaction that commits relies on its part, which is chosen. That of one that is aborted relies on
+//!   nothing.
+//! - Windows contain what the windows before them granted. A set of procedures is proposed when the one before is in use at
+//!   all shards. [`Entry::Lead`] is chosen before anything else of its leader is proposed.
+//! - An answer is sent when the entry that it follows from is chosen under the leader that proposed it, so all before it are
+//!   chosen too. This holds for reads without parts, whose slot is that of a later entry. Answers to shots that are not the
+//!   last, and refusals within the window, promise nothing that a new leader would not keep: it refuses every transaction
+//!   without a part.
 //!
 //! # Bounds
 //! - *A transaction that was moved commits under another version than it began with*. Its program learns that version before
@@ -156,6 +181,8 @@ pub enum Mutation {
     KeepsOldWrites,
     /// A call is reported as refused before what it has read is validated.
     RefusalsUnvalidated,
+    /// A new leader keeps entries although earlier ones of their leader are lost.
+    KeepsEntriesBehindGaps,
 }
 
 /// The shard that decides which set of procedures is in use.

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use super::message::{AdmissionWindow, Decision, Item, Kept, Written};
 use super::stamp::{Stamp, Validity};
-use crate::frameworks::replicated_log::LastLead;
+use crate::frameworks::replicated_log::Last;
 
 /// A value of a replica's store.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -22,13 +22,14 @@ pub(super) enum Cell {
     Row(Row),
     /// The state of a transaction.
     Txn(TxnRow),
-    /// Which transactions are admitted, the slot after that of the entry that set this, and the
-    /// last leader.
-    Window(u64, AdmissionWindow, LastLead),
+    /// Which transactions are admitted, and the slot after that of the entry that set this.
+    Window(u64, AdmissionWindow),
     /// What is kept of a call, and the slot after that of the entry that set this.
     Kept(u64, Arc<Kept>),
     /// The set of procedures that is in use, and its version.
     Set(u64, Arc<ProcedureSet>),
+    /// The last entry.
+    Last(Last),
 }
 
 /// The state of a key.

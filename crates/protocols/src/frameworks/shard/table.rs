@@ -11,7 +11,7 @@ use super::calls::InUse;
 use super::message::{AdmissionWindow, Decision, Entry, Item, Kept, Led, Part};
 use super::outcomes::{Outcomes, can_forget};
 use super::row::{Cell, Row, TxnRow, TxnState};
-use crate::frameworks::replicated_log::LastLead;
+use crate::frameworks::replicated_log::Last;
 
 /// The first byte of names in the store that are not keys, and of the names of keys that begin with
 /// this byte.
@@ -22,13 +22,19 @@ const OF_KEY: u8 = 0;
 const OF_CALL: u8 = 1;
 /// The second byte of the name of the set of procedures.
 const OF_SET: u8 = 2;
+/// The second byte of the name of what is known of the last entry.
+const OF_LAST: u8 = 3;
 /// The second byte of the name of a transaction. Transactions come after all keys.
 const OF_TXN: u8 = 0xff;
 /// How many bytes a scan of the store reads at a time.
 const READ_AT_ONCE: usize = 256 << 10;
 
 const _: () = assert!(
-    ESCAPE == u8::MAX && OF_KEY < OF_CALL && OF_CALL < OF_SET && OF_SET < OF_TXN,
+    ESCAPE == u8::MAX
+        && OF_KEY < OF_CALL
+        && OF_CALL < OF_SET
+        && OF_SET < OF_LAST
+        && OF_LAST < OF_TXN,
     "all other names come after those of all keys"
 );
 
@@ -37,7 +43,7 @@ const _: () = assert!(
 pub struct Table {
     cells: Cells<Cell>,
     window: AdmissionWindow,
-    last_lead: LastLead,
+    last: Last,
     outcomes: Outcomes,
     /// Whether overwritten versions can be read, for as long as the window admits a transaction
     /// that may read them.
@@ -58,7 +64,7 @@ impl Table {
         Table {
             cells: Cells::new(resident),
             window: AdmissionWindow::default(),
-            last_lead: LastLead::default(),
+            last: Last::default(),
             outcomes: Outcomes::default(),
             multi_version,
             runs_calls: false,
@@ -109,10 +115,10 @@ impl Table {
         self.window
     }
 
-    /// Removes entries that have no effect, because a later leader had begun before them. The first belongs to slot
-    /// `first`.
+    /// Removes entries that were not chosen: a later leader had begun before them, or an earlier entry of their own leader
+    /// is lost. The first belongs to slot `first`.
     pub(super) fn revise(&self, first: u64, entries: &mut [Option<Led>]) {
-        self.last_lead.revise(first, entries);
+        self.last.revise(first, entries);
     }
 
     /// A transaction's outcome, if it is known.
@@ -169,8 +175,11 @@ impl Table {
         led: Option<&Led>,
         store: &mut dyn Store,
     ) {
-        let Some(Led { by, entry }) = led else { return };
-        match entry {
+        let Some(led) = led else { return };
+        if self.last.apply(slot, led) {
+            *self.cells.change(&name_of_last(), position, store) = Cell::Last(self.last);
+        }
+        match &led.entry {
             Entry::Prepare(part) => self.prepare((slot, position), part, store),
             Entry::PrepareCall(part, kept) => {
                 self.prepare((slot, position), part, store);
@@ -187,13 +196,12 @@ impl Table {
                 self.decide((slot, position), (*txn, *decision), keys, store);
             }
             Entry::Window(window) => {
-                self.turn_to((slot, position), *window, self.last_lead, store);
+                self.turn_to((slot, position), *window, store);
             }
             Entry::Lead => {
                 let AdmissionWindow { to_us, forget_us, .. } = self.window;
                 let window = AdmissionWindow { from_us: to_us, to_us, forget_us };
-                let lead = LastLead { since: slot + 1, ballot: *by };
-                self.turn_to((slot, position), window, lead, store);
+                self.turn_to((slot, position), window, store);
             }
         }
     }
@@ -270,17 +278,16 @@ impl Table {
         &mut self,
         (slot, position): (u64, u64),
         window: AdmissionWindow,
-        lead: LastLead,
         store: &mut dyn Store,
     ) {
         let cell = self.cells.change(&name_of_window(), position, store);
-        if matches!(cell, Cell::Window(applied, ..) if *applied > slot) {
+        if matches!(cell, Cell::Window(applied, _) if *applied > slot) {
             return;
         }
         // The entry may have been proposed before others were applied.
         let window = window.and(self.window);
-        *cell = Cell::Window(slot + 1, window, lead);
-        (self.window, self.last_lead) = (window, lead);
+        *cell = Cell::Window(slot + 1, window);
+        self.window = window;
         self.forget_below(window.forget_us, store);
     }
 
@@ -312,8 +319,11 @@ impl Table {
 
     /// Loads the known transactions from the store.
     pub(super) fn load(&mut self, store: &dyn Store) {
-        if let Cell::Window(_, window, lead) = self.cells.get(&name_of_window(), store) {
-            (self.window, self.last_lead) = (*window, *lead);
+        if let Cell::Window(_, window) = self.cells.get(&name_of_window(), store) {
+            self.window = *window;
+        }
+        if let Cell::Last(last) = self.cells.get(&name_of_last(), store) {
+            self.last = *last;
         }
         if let Cell::Set(version, set) = self.cells.get(&name_of_set(), store) {
             self.set = Some(Arc::new(InUse::new(*version, set.clone())));
@@ -363,15 +373,17 @@ impl Table {
         match (&cell, self.cells.get(name, store)) {
             (Cell::Row(new), Cell::Row(old)) if !new.is_as_late_as(old) => return true,
             (Cell::Txn(new), Cell::Txn(old)) if new.applied < old.applied => return true,
-            (Cell::Window(new, ..), Cell::Window(old, ..)) if new < old => return true,
+            (Cell::Window(new, _), Cell::Window(old, _)) if new < old => return true,
             (Cell::Kept(new, _), Cell::Kept(old, _)) if new < old => return true,
             (Cell::Set(new, _), Cell::Set(old, _)) if new <= old => return true,
+            (Cell::Last(new), Cell::Last(old)) if !new.is_after(*old) => return true,
             _ => {}
         }
         match (&cell, txn_of_name(name.as_bytes())) {
             (Cell::Txn(row), Some(txn)) => self.know(txn, &row.state),
-            (Cell::Window(_, window, lead), _) => {
-                (self.window, self.last_lead) = (*window, *lead);
+            (Cell::Last(last), _) => self.last = *last,
+            (Cell::Window(_, window), _) => {
+                self.window = *window;
                 self.forget_below(window.forget_us, store);
             }
             (Cell::Set(version, set), _) => {
@@ -395,13 +407,15 @@ fn can_lie_under(name: &Key, cell: &Cell) -> bool {
     let of_window = *name == name_of_window();
     let of_call = call_of_name(name.as_bytes()).is_some();
     let of_set = *name == name_of_set();
+    let of_last = *name == name_of_last();
     match cell {
         Cell::Nothing => true,
-        Cell::Row(_) => !of_txn && !of_window && !of_call && !of_set,
+        Cell::Row(_) => !of_txn && !of_window && !of_call && !of_set && !of_last,
         Cell::Kept(..) => of_call,
         Cell::Set(_, set) => of_set && set.validate().is_ok(),
         Cell::Txn(_) => of_txn,
         Cell::Window(..) => of_window,
+        Cell::Last(_) => of_last,
     }
 }
 
@@ -449,6 +463,10 @@ fn name_of_window() -> Key {
     Key::from([ESCAPE, OF_TXN])
 }
 
+fn name_of_last() -> Key {
+    Key::from([ESCAPE, OF_LAST])
+}
+
 fn name_of_set() -> Key {
     Key::from([ESCAPE, OF_SET])
 }
@@ -469,7 +487,7 @@ mod tests {
         let key = Key::from("x");
         let items = vec![Item { key: key.clone(), read: Some(Stamp::INITIAL), write: None }];
         let (participants, validity) = (Arc::new([0]), Validity::ALWAYS);
-        let led = |entry| Led { by: Ballot::NONE, entry };
+        let led = |entry| Led { by: Ballot::NONE, number: 0, entry };
         let prepare = led(Entry::Prepare(Arc::new(Part { txn, participants, validity, items })));
         behind.apply((0, 0), Some(&prepare), &mut its_store);
         let decision = Decision::Commit(Stamp::assigned(txn));
@@ -490,7 +508,7 @@ mod tests {
 
     #[test]
     fn a_transferred_state_replaces_no_later_state() {
-        let led = |entry| Led { by: Ballot::NONE, entry };
+        let led = |entry| Led { by: Ballot::NONE, number: 0, entry };
         let key = Key::from("x");
         let ended = |us: u64| {
             let txn = Version { timestamp_us: us, coordinator: NodeId(70_000) };
@@ -523,7 +541,7 @@ mod tests {
             assert_eq!(*newer.cells.get(&name, &store), before, "{name}");
             names += 1;
         });
-        assert_eq!((names, newer.window().to_us), (4, 20));
+        assert_eq!((names, newer.window().to_us), (5, 20));
     }
 
     #[test]

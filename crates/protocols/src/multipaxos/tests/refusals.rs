@@ -7,20 +7,20 @@ use super::*;
 use crate::testing::{derefs_to_net, set};
 
 /// What the clocks say that are right, in microseconds.
-const NOW_US: u64 = 100_000_000;
+pub(super) const NOW_US: u64 = 100_000_000;
 /// What a clock says that is too far behind for a client whose clock is right.
 const BEHIND_US: u64 = NOW_US - 30_000_000;
 /// By how much such a clock is ahead of one that is right.
 const BEHIND: i64 = -30_000_000;
 
 /// Three replicas and the messages between them.
-struct Trio(testing::Net<Replica>);
+pub(super) struct Trio(testing::Net<Replica>);
 
 derefs_to_net!([] Trio, 0: testing::Net<Replica>);
 
 impl Trio {
     /// The first of them leads. All clocks are right.
-    fn new() -> Trio {
+    pub(super) fn new() -> Trio {
         Trio::at(NOW_US)
     }
 
@@ -42,7 +42,7 @@ impl Trio {
     }
 
     /// Has a leader propose what waits for that.
-    fn flush(&mut self) {
+    pub(super) fn flush(&mut self) {
         self.fire_where_set(Timer::Log(replicated_log::Timer::Flush));
     }
 
@@ -54,7 +54,7 @@ impl Trio {
     }
 
     /// Nobody hears of the first any more, until the second leads.
-    fn fail_over(&mut self) {
+    pub(super) fn fail_over(&mut self) {
         self.away = set(&[0]);
         self.wait_with_clocks_stopped(Duration::from_secs(3));
         self.fire(1, Timer::Log(replicated_log::Timer::Elect));
@@ -67,12 +67,12 @@ impl Trio {
         self.nodes[member].gauge("leads") == 1
     }
 
-    fn request(&mut self, member: u64, request: &Request) {
+    pub(super) fn request(&mut self, member: u64, request: &Request) {
         self.network.push_back((CLIENT, NodeId(member), Message::Request(request.clone())));
     }
 
     /// What the client is told of a request that it sends to a replica now.
-    fn ask(&mut self, member: u64, request: &Request) -> Vec<Answer> {
+    pub(super) fn ask(&mut self, member: u64, request: &Request) -> Vec<Answer> {
         self.request(member, request);
         self.settle();
         let told = self.delivered.drain(..).filter_map(|(_, to, message)| match message {

@@ -24,7 +24,6 @@ use super::sets::Sets;
 use crate::Mutated;
 use crate::frameworks::chopped::order::{self, Known};
 use crate::frameworks::chopped::{Accesses, Graph, Horizon};
-use crate::frameworks::replicated_log::Ballot;
 
 /// What a replica of a partition has, whether it leads or not.
 #[derive(Debug)]
@@ -67,8 +66,8 @@ pub(super) struct Leader {
 }
 
 impl Leader {
-    /// Begins to lead in ballot `by`. Everything that former leaders have proposed is applied.
-    pub(super) fn new(by: Ballot, common: &mut Common, cx: &mut Cx<'_>) -> Leader {
+    /// Begins to lead. Everything that former leaders have proposed is applied.
+    pub(super) fn new(common: &mut Common, cx: &mut Cx<'_>) -> Leader {
         let mut leader = Leader {
             live: BTreeMap::new(),
             executing: BTreeSet::new(),
@@ -79,7 +78,7 @@ impl Leader {
             askers: BTreeMap::new(),
             asked: BTreeMap::new(),
             reads: Reads::default(),
-            proposals: Proposals::new(by),
+            proposals: Proposals::default(),
             horizon: Horizon::new(common.table.window()),
             holds: Holds::default(),
             recoveries: Recoveries::default(),

@@ -16,8 +16,7 @@ use serried_actor::{Actor, Context, Group, Recover, Settings, Standing, Store};
 use serried_model::{Key, NodeId, Value};
 
 use super::Mutation;
-use super::led::Led;
-use super::message::{Entry, Message, Record, Reply, Request};
+use super::message::{Entry, Led, Message, Record, Reply, Request};
 use super::sound;
 use super::table::Table;
 use crate::Mutated;
@@ -120,17 +119,16 @@ impl Replica {
             self.server.first = None;
             self.server.leader = None;
         }
-        let Some(by) = leads else {
+        if leads.is_none() {
             if let Some(leader) = self.log.leader(cx.now()) {
                 for (from, request) in self.pending.drain(..) {
                     cx.send_before_durable(leader, Message::Forward { from, request });
                 }
             }
             return;
-        };
+        }
         if self.server.first.is_none() && self.server.leader.is_none() {
-            self.server.first =
-                self.log.propose(Some(Led { by, number: 0, entry: Entry::Lead }), cx);
+            self.server.first = self.log.propose_led(Entry::Lead, cx);
         }
         loop {
             self.propose(cx);
@@ -183,10 +181,12 @@ impl StateMachine<Replica> for Server {
         if let Some(led) = entry {
             self.common.table.apply((slot, position), led, cx.store());
         }
-        let Some(by) = self.ballot.filter(|by| led_in == Some(*by)) else { return };
+        if self.ballot.is_none() || led_in != self.ballot {
+            return;
+        }
         if self.first == Some(slot) {
             self.first = None;
-            self.leader = Some(Leader::new(by, &mut self.common, cx));
+            self.leader = Some(Leader::new(&mut self.common, cx));
         } else if let Some(leader) = &mut self.leader {
             leader.on_chosen(slot, &mut self.common, cx);
         }

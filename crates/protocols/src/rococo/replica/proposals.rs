@@ -4,10 +4,9 @@ use std::collections::VecDeque;
 
 use serried_model::{NodeId, Version};
 
-use super::super::led::Led;
-use super::super::message::{Entry, Reply};
+use super::super::message::{Entry, Led, Reply};
 use super::Cx;
-use crate::frameworks::replicated_log::{Ballot, ReplicatedLog};
+use crate::frameworks::replicated_log::ReplicatedLog;
 
 /// An entry with what is answered once it is chosen.
 #[derive(Debug)]
@@ -20,9 +19,8 @@ pub(super) struct Proposal {
 }
 
 /// The proposals of a leader, in their order.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Proposals {
-    by: Ballot,
     /// Those for which the log has had no room yet.
     waiting: VecDeque<Proposal>,
     /// Those that are not chosen, by slot.
@@ -31,11 +29,6 @@ pub(super) struct Proposals {
 }
 
 impl Proposals {
-    /// The proposals of the leader of ballot `by`. There are none.
-    pub(super) fn new(by: Ballot) -> Proposals {
-        Proposals { by, waiting: VecDeque::new(), open: VecDeque::new(), next: 0 }
-    }
-
     /// The number of the next entry.
     pub(super) fn next(&self) -> u64 {
         self.next
@@ -68,11 +61,7 @@ impl Proposals {
     pub(super) fn propose(&mut self, log: &mut ReplicatedLog<Led>, cx: &mut Cx<'_>) {
         while let Some(first) = self.waiting.front() {
             let slot = match first.entry.clone() {
-                Some(entry) => {
-                    // The first entry of this leader says that it begins.
-                    let number = first.number + 1;
-                    log.propose(Some(Led { by: self.by, number, entry }), cx)
-                }
+                Some(entry) => log.propose_led(entry, cx),
                 None => log.confirm(cx),
             };
             let Some(slot) = slot else { return };

@@ -27,7 +27,7 @@ use super::sets::Sets;
 use super::shard::Common;
 use super::snapshots::Parked;
 use super::{Cx, Timer};
-use crate::frameworks::replicated_log::{Ballot, ReplicatedLog};
+use crate::frameworks::replicated_log::ReplicatedLog;
 
 /// How many transactions may be open at a leader. It drops shots of others, and clients send them
 /// again.
@@ -39,8 +39,6 @@ const CONFIRMING_AT_MOST: usize = 1 << 16;
 /// The state of a serving leader, in memory.
 #[derive(Debug)]
 pub(super) struct Leader<C> {
-    /// Its ballot.
-    by: Ballot,
     pub(super) controlled: Controlled<C>,
     /// The open transactions.
     pub(super) open: BTreeMap<Version, Open>,
@@ -64,9 +62,8 @@ pub(super) struct Leader<C> {
 
 impl<C: Control> Leader<C> {
     /// Creates a leader that has applied every entry of former leaders.
-    pub(super) fn new(by: Ballot, common: &mut Common, cx: &mut Cx<'_, C>) -> Leader<C> {
+    pub(super) fn new(common: &mut Common, cx: &mut Cx<'_, C>) -> Leader<C> {
         let mut leader = Leader {
-            by,
             controlled: Controlled::new(C::new(common.mutation)),
             open: BTreeMap::new(),
             refusals: Refusals::default(),
@@ -147,8 +144,7 @@ impl<C: Control> Leader<C> {
         self.take_in_all(common, cx);
         while let Some(entry) = self.unproposed.pop_front() {
             let part = entry.part().map(|part| part.txn);
-            let led = Led { by: self.by, entry: entry.clone() };
-            let Some(slot) = log.propose(Some(led), cx) else {
+            let Some(slot) = log.propose_led(entry.clone(), cx) else {
                 return self.unproposed.push_front(entry);
             };
             let open = part.and_then(|txn| self.open.get_mut(&txn));

@@ -159,11 +159,8 @@ impl<C: Control> Shard<C> {
     /// Proposes `Entry::Lead`, unless that was done. There may be no room before the entries of
     /// former leaders are chosen.
     pub(super) fn begin(&mut self, log: &mut ReplicatedLog<Led>, cx: &mut Cx<'_, C>) {
-        if let Some(by) = self.ballot
-            && self.first.is_none()
-            && !self.serves()
-        {
-            self.first = log.propose(Some(Led { by, entry: Entry::Lead }), cx);
+        if self.ballot.is_some() && self.first.is_none() && !self.serves() {
+            self.first = log.propose_led(Entry::Lead, cx);
         }
     }
 
@@ -237,17 +234,21 @@ impl<C: Control> StateMachine<super::Replica<C>> for Shard<C> {
         }
         self.common.table.apply((slot, position), led, cx.store());
         self.common.known = slot + 1;
-        let Some(by) = self.ballot.filter(|by| led_in == Some(*by)) else { return };
+        if self.ballot.is_none() || led_in != self.ballot {
+            return;
+        }
         if self.first == Some(slot) {
             self.first = None;
-            self.leader = Some(Leader::new(by, &mut self.common, cx));
+            self.leader = Some(Leader::new(&mut self.common, cx));
         } else if let Some(leader) = &mut self.leader {
             leader.on_chosen(slot, entry, &mut self.common, cx);
         }
     }
 
     fn revise(&self, first: u64, inherited: &mut [Option<Led>]) {
-        self.common.table.revise(first, inherited);
+        if !self.common.mutation.is(Mutation::KeepsEntriesBehindGaps) {
+            self.common.table.revise(first, inherited);
+        }
     }
 
     fn store_all(&mut self, store: &mut dyn Store) {

@@ -3,6 +3,7 @@
 mod ahead;
 mod forged;
 mod forgetting;
+mod gaps;
 mod inquired;
 mod missing;
 mod trio;

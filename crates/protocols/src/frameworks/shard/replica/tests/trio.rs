@@ -3,18 +3,24 @@
 use serried_actor::NodeSet;
 
 use super::*;
+use crate::frameworks::shard::Mutation;
 
 /// The replicas of shard 0, in a group of two shards.
-struct Trio<C: Control>(testing::Net<Replica<C>>);
+pub(super) struct Trio<C: Control>(testing::Net<Replica<C>>);
 
 derefs_to_net!([C: Control] Trio<C>, 0: testing::Net<Replica<C>>);
 
 impl<C: Control> Trio<C> {
     /// Creates three replicas. The first leads and admits transactions.
-    fn new() -> Trio<C> {
+    pub(super) fn new() -> Trio<C> {
+        Trio::mutated(Mutated::NONE)
+    }
+
+    /// The same with a mistake.
+    pub(super) fn mutated(mutation: Mutated<Mutation>) -> Trio<C> {
         let group = Group::new(3, Duration::from_millis(1)).with_partitions(2);
         let settings = Settings::default();
-        let replica = |id| Replica::new(id, group.clone(), &settings, Mutated::NONE);
+        let replica = |id| Replica::new(id, group.clone(), &settings, mutation);
         let mut trio = Trio(testing::Net::new(1, 3, replica));
         trio.now = 1;
         trio.set_clock_us(NOW_US + 1);
@@ -25,12 +31,12 @@ impl<C: Control> Trio<C> {
     }
 
     /// The time since the beginning, in microseconds.
-    fn after_us(&self) -> u64 {
+    pub(super) fn after_us(&self) -> u64 {
         self.now
     }
 
     /// Sends a client's request to a replica. Returns the replies of the next two milliseconds.
-    fn ask(&mut self, member: u64, request: Request) -> Vec<Reply> {
+    pub(super) fn ask(&mut self, member: u64, request: Request) -> Vec<Reply> {
         self.delivered.clear();
         self.network.push_back((CLIENT, NodeId(member), Message::Request(request)));
         self.pass(Duration::from_millis(2));
@@ -38,7 +44,7 @@ impl<C: Control> Trio<C> {
     }
 
     /// The replies to the client since the last call.
-    fn told(&mut self) -> Vec<Reply> {
+    pub(super) fn told(&mut self) -> Vec<Reply> {
         let told = self.delivered.drain(..).filter(|(_, to, _)| *to == CLIENT);
         told.filter_map(reply).collect()
     }
@@ -51,7 +57,7 @@ impl<C: Control> Trio<C> {
         self.ask(member, Request::Shot(Shot { txn, number: 1, reads, writes, participants }))
     }
 
-    fn commit(&mut self, member: u64, after_us: u64) -> Vec<Reply> {
+    pub(super) fn commit(&mut self, member: u64, after_us: u64) -> Vec<Reply> {
         let (txn, at) = (txn(after_us), Stamp::assigned(txn(after_us)));
         self.ask(member, Request::End { txn, decision: Decision::Commit(at) })
     }
@@ -61,7 +67,7 @@ impl<C: Control> Trio<C> {
     }
 
     /// The replica that leads, among those that are not away.
-    fn leader(&self) -> u64 {
+    pub(super) fn leader(&self) -> u64 {
         let leads =
             |member: &u64| !self.away.contains(NodeId(*member)) && self.gauge(*member, "leads") > 0;
         (0..3).find(leads).expect("somebody leads")
@@ -75,7 +81,7 @@ impl<C: Control> Trio<C> {
     }
 
     /// Cuts the links to the first replica.
-    fn first_is_deaf(&mut self) {
+    pub(super) fn first_is_deaf(&mut self) {
         self.cut.extend([1, 2].map(|from| (NodeId(from), NodeId(0))));
     }
 }
