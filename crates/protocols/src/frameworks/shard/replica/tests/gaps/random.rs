@@ -71,10 +71,10 @@ impl Call {
             (Reply::Decided { decision: Decision::Abort, .. }, _) if waits => {
                 self.state = State::Aborted;
             }
-            (Reply::Decided { decision, .. }, State::Committed { at, .. }) => {
-                if *decision != Decision::Commit(*at) {
-                    return Err(format!("{} has committed at {at}, not {decision:?}", self.us));
-                }
+            (Reply::Decided { decision, .. }, State::Committed { at, .. })
+                if *decision != Decision::Commit(*at) =>
+            {
+                return Err(format!("{} has committed at {at}, not {decision:?}", self.us));
             }
             _ => {}
         }
