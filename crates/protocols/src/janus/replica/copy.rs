@@ -1,0 +1,251 @@
+//! Copying the data of another replica: after the loss of the disk, or after so long an absence that the others have
+//! forgotten what this replica lacks.
+//!
+//! The source goes on executing. It sends what its store has, in the order of names, and then what has changed since the
+//! copy began, until nothing is left. The last part has the state of one moment. From that moment on the source counts the
+//! copying replica again, so it keeps what that lacks.
+//!
+//! A replica that still has its disk may have executed transactions that the source has not. It waits until everything is
+//! settled at the source that it has executed. Then the source has changed each row that it has changed.
+//!
+//! # Agreement after the loss of a disk
+//! The replica does not know what its predecessor promised, reported and accepted. So it agrees on nothing until every
+//! transaction has been executed that any other replica knew when it learned of the loss ([`Request::Join`]). A quorum with
+//! the predecessor contains another replica. Either that one had taken part before it learned of the loss: then it knew the
+//! transaction. Or it took part later: then its answers name the new incarnation, and coordinators do not count answers of
+//! the predecessor any more ([`serried_parts::Incarnations`]).
+
+use core::time::Duration;
+use std::collections::BTreeSet;
+
+use serried_actor::Timestamp;
+use serried_model::{NodeId, Version};
+
+use super::super::message::{
+    Copied, CopyNext, CopyRequest, Entry, Part, Reply, Report, Request, WindowEntry,
+};
+use super::{Cx, Replica};
+
+/// How long a replica waits for a part of a copy before it begins again.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How far a copy has come.
+#[derive(Debug, Default)]
+pub(super) struct Copying {
+    /// The replica whose data is copied, what was asked for, and when.
+    from: Option<(NodeId, CopyRequest, Timestamp)>,
+    /// How many copies were begun.
+    attempts: usize,
+    /// How many names were copied.
+    keys: u64,
+    /// The highest number under which another replica does not count this one.
+    excluded_at: u64,
+    /// The others that know of the loss of the disk.
+    joined: BTreeSet<NodeId>,
+    /// What they knew at that time.
+    known: BTreeSet<Version>,
+    /// The replica that copies from here, and when it was last heard of.
+    to: Option<(NodeId, Timestamp)>,
+}
+
+impl Copying {
+    pub(super) fn keys(&self) -> u64 {
+        self.keys
+    }
+}
+
+impl Replica {
+    pub(super) fn on_report(&mut self, from: NodeId, report: Report, cx: &mut Cx<'_>) {
+        self.learn_incarnations(&report.incarnations, cx);
+        let own = (self.id, self.table.copies());
+        let named = report.absent.iter().find(|one| usize::from(one.member) == self.id.member());
+        if let Some(named) = named {
+            self.copying.excluded_at = self.copying.excluded_at.max(named.copies);
+        }
+        let is_excluded = self.peers.on_report(from, own, report);
+        if is_excluded && self.table.part() == Part::Full {
+            self.record(Entry::Standing { part: Part::Behind, copies: own.1 }, cx);
+        }
+    }
+
+    /// Goes on with a copy, if one is needed.
+    pub(super) fn catch_up(&mut self, cx: &mut Cx<'_>) {
+        let now = cx.now();
+        if self.copying.to.is_some_and(|(_, heard)| now.since(heard) > 2 * PATIENCE) {
+            self.copying.to = None;
+            self.table.end_copy();
+        }
+        let part = self.table.part();
+        if part == Part::Full || self.is_alone() {
+            return;
+        }
+        if matches!(part, Part::Lost | Part::Restored) {
+            let incarnation = self.incarnations.of(self.id);
+            for peer in self.peers.all().to_vec() {
+                if !self.copying.joined.contains(&peer) {
+                    self.send(peer, Request::Join { incarnation }, cx);
+                }
+            }
+        }
+        if part == Part::Restored {
+            return self.agree_again(cx);
+        }
+        match self.copying.from.clone() {
+            Some((_, _, asked)) if now.since(asked) <= PATIENCE => {}
+            _ => self.begin_copy(cx),
+        }
+    }
+
+    fn begin_copy(&mut self, cx: &mut Cx<'_>) {
+        self.copying.from = None;
+        let attempt = self.copying.attempts;
+        let Some(source) = self.peers.source(self.table.latest_us(), attempt) else { return };
+        self.copying.attempts += 1;
+        self.copying.keys = 0;
+        self.ask_to_copy(source, CopyRequest::Begin, cx);
+    }
+
+    fn ask_to_copy(&mut self, source: NodeId, request: CopyRequest, cx: &mut Cx<'_>) {
+        self.copying.from = Some((source, request.clone(), cx.now()));
+        self.send(source, Request::Copy(request), cx);
+    }
+
+    /// Another replica copies the data that is here.
+    pub(super) fn on_copy(&mut self, from: NodeId, request: CopyRequest, cx: &mut Cx<'_>) {
+        if self.table.part() != Part::Full {
+            return;
+        }
+        let now = cx.now();
+        let is_other = self.copying.to.is_some_and(|(other, _)| other != from);
+        let (cells, next) = match &request {
+            CopyRequest::Begin if is_other => return,
+            CopyRequest::Begin => {
+                self.table.begin_copy();
+                self.table.page(None, cx.store())
+            }
+            _ if is_other || !self.table.is_copied() => return,
+            CopyRequest::After(Some(after)) => self.table.page(Some(after), cx.store()),
+            CopyRequest::After(None) => self.table.changed_page(cx.store()),
+        };
+        self.copying.to = Some((from, now));
+        if next == CopyNext::Nothing {
+            self.copying.to = None;
+            self.table.end_copy();
+            self.peers.has_copied(from);
+            let absent = self.peers.absent();
+            let entry = WindowEntry { absent, ..self.table.windows().clone() };
+            self.record(Entry::Window(entry), cx);
+        }
+        let latest_us = self.table.latest_us();
+        let copied = Copied { request, cells, next, latest_us };
+        self.reply(from, Reply::Copied(Box::new(copied)), cx);
+    }
+
+    pub(super) fn on_copied(&mut self, from: NodeId, copied: Copied, cx: &mut Cx<'_>) {
+        let is_due = self
+            .copying
+            .from
+            .as_ref()
+            .is_some_and(|(source, request, _)| *source == from && *request == copied.request);
+        if !is_due || !matches!(self.table.part(), Part::Lost | Part::Behind) {
+            return;
+        }
+        cx.charge(copied.cells.len());
+        self.copying.keys += copied.cells.len() as u64;
+        let next = copied.next.clone();
+        self.record(Entry::Copy(Box::new(copied)), cx);
+        match next {
+            CopyNext::After(name) => self.ask_to_copy(from, CopyRequest::After(Some(name)), cx),
+            CopyNext::Changed => self.ask_to_copy(from, CopyRequest::After(None), cx),
+            CopyNext::Nothing => {
+                self.copying.from = None;
+                let part = match self.table.part() {
+                    Part::Lost => Part::Restored,
+                    _ => Part::Full,
+                };
+                let copies = self.table.copies().max(self.copying.excluded_at) + 1;
+                self.record(Entry::Standing { part, copies }, cx);
+                self.resume(cx);
+            }
+        }
+    }
+
+    // The loss of a disk.
+
+    fn learn_incarnations(&mut self, named: &[u64], cx: &mut Cx<'_>) {
+        let mut is_news = false;
+        for (member, incarnation) in named.iter().enumerate() {
+            let node = NodeId::replica(self.partition(), member);
+            if node != self.id && *incarnation > self.incarnations.of(node) {
+                self.incarnations.set(node, *incarnation);
+                is_news = true;
+            }
+        }
+        if is_news {
+            self.record_incarnations(cx);
+        }
+    }
+
+    /// Another replica has lost its disk.
+    pub(super) fn on_join(&mut self, from: NodeId, incarnation: u64, cx: &mut Cx<'_>) {
+        if !self.votes() {
+            return;
+        }
+        if incarnation > self.incarnations.of(from) {
+            self.incarnations.set(from, incarnation);
+            self.record_incarnations(cx);
+        }
+        let open = self.table.open().iter().chain(self.wanted.keys()).copied();
+        let open: BTreeSet<Version> = open.collect();
+        let reply = Reply::Joined {
+            incarnation: self.incarnations.of(from),
+            incarnations: self.incarnations.named(),
+            open: open.into_iter().collect(),
+        };
+        self.reply(from, reply, cx);
+    }
+
+    pub(super) fn on_joined(
+        &mut self,
+        from: NodeId,
+        incarnation: u64,
+        named: &[u64],
+        open: Vec<Version>,
+        cx: &mut Cx<'_>,
+    ) {
+        if !matches!(self.table.part(), Part::Lost | Part::Restored) {
+            return;
+        }
+        self.learn_incarnations(named, cx);
+        let own = self.incarnations.of(self.id);
+        if incarnation > own {
+            // A predecessor's clock was ahead.
+            self.incarnations.set(self.id, incarnation + 1);
+            self.record_incarnations(cx);
+            self.copying.joined.clear();
+        } else if incarnation == own {
+            self.copying.joined.insert(from);
+            self.copying.known.extend(open);
+        }
+    }
+
+    /// Takes part in agreements again, if all has been executed that a predecessor may have taken part in.
+    fn agree_again(&mut self, cx: &mut Cx<'_>) {
+        if self.copying.joined.len() < self.peers.all().len() {
+            return;
+        }
+        let gone = Version::at(self.table.windows().gone_us);
+        let settled = Version::at(self.table.window().settled_us);
+        let mut known = core::mem::take(&mut self.copying.known);
+        known.retain(|txn| {
+            let state = self.table.txn(*txn, cx.store());
+            let is_dead = state.is_none() && *txn < settled;
+            *txn >= gone && !is_dead && state.is_none_or(|state| state.executed.is_none())
+        });
+        let is_over = known.is_empty();
+        self.copying.known = known;
+        if is_over {
+            self.record(Entry::Standing { part: Part::Full, copies: self.table.copies() }, cx);
+        }
+    }
+}
