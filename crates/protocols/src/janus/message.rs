@@ -303,6 +303,8 @@ pub enum Reply {
         incarnations: Vec<u64>,
         /// The transactions that the sender has taken on, and that were not executed by all replicas.
         open: Vec<Version>,
+        /// Whether the sender has lost its disk, too, and does not take part in agreements yet.
+        is_lost: bool,
     },
 }
 

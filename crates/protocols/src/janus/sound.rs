@@ -171,7 +171,7 @@ fn reply(from: NodeId, reply: &Reply, own: u16, members: &Members) -> bool {
         Reply::Executed { txn, .. } | Reply::Results { txn, .. } => version(*txn),
         Reply::Set { .. } => true,
         Reply::Copied(copied) => is_peer && copied.latest_us < LAST_US,
-        Reply::Joined { incarnation, incarnations: named, open } => {
+        Reply::Joined { incarnation, incarnations: named, open, .. } => {
             is_peer
                 && *incarnation < LAST_US
                 && incarnations(named, group)

@@ -11,12 +11,13 @@
 //! # Agreement after the loss of a disk
 //! The replica does not know what its predecessor promised, reported and accepted. So it agrees on nothing until every
 //! transaction has been executed that any other replica knew when it learned of the loss ([`Request::Join`]). A quorum with
-//! the predecessor contains another replica. Either that one had taken part before it learned of the loss: then it knew the
-//! transaction. Or it took part later: then its answers name the new incarnation, and coordinators do not count answers of
-//! the predecessor any more ([`serried_parts::Incarnations`]).
+//! the predecessor contains a replica that has not lost its disk. Either that one had taken part before it learned of the
+//! loss: then it knew the transaction. Or it took part later: then its answers name the new incarnation, and coordinators do
+//! not count answers of the predecessor any more ([`serried_parts::Incarnations`]). Replicas that have lost their disks at
+//! the same time tell each other their incarnations, and need answers of a majority that has not.
 
 use core::time::Duration;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serried_actor::Timestamp;
 use serried_model::{NodeId, Version};
@@ -40,8 +41,8 @@ pub(super) struct Copying {
     keys: u64,
     /// The highest number under which another replica does not count this one.
     excluded_at: u64,
-    /// The others that know of the loss of the disk.
-    joined: BTreeSet<NodeId>,
+    /// The others that know of the loss of the disk, and whether they have lost theirs, too.
+    joined: BTreeMap<NodeId, bool>,
     /// What they knew at that time.
     known: BTreeSet<Version>,
     /// The replica that copies from here, and when it was last heard of.
@@ -82,7 +83,7 @@ impl Replica {
         if matches!(part, Part::Lost | Part::Restored) {
             let incarnation = self.incarnations.of(self.id);
             for peer in self.peers.all().to_vec() {
-                if !self.copying.joined.contains(&peer) {
+                if self.copying.joined.get(&peer) != Some(&false) {
                     self.send(peer, Request::Join { incarnation }, cx);
                 }
             }
@@ -188,9 +189,6 @@ impl Replica {
 
     /// Another replica has lost its disk.
     pub(super) fn on_join(&mut self, from: NodeId, incarnation: u64, cx: &mut Cx<'_>) {
-        if !self.votes() {
-            return;
-        }
         if incarnation > self.incarnations.of(from) {
             self.incarnations.set(from, incarnation);
             self.record_incarnations(cx);
@@ -201,6 +199,7 @@ impl Replica {
             incarnation: self.incarnations.of(from),
             incarnations: self.incarnations.named(),
             open: open.into_iter().collect(),
+            is_lost: !self.votes(),
         };
         self.reply(from, reply, cx);
     }
@@ -208,7 +207,7 @@ impl Replica {
     pub(super) fn on_joined(
         &mut self,
         from: NodeId,
-        incarnation: u64,
+        (incarnation, is_lost): (u64, bool),
         named: &[u64],
         open: Vec<Version>,
         cx: &mut Cx<'_>,
@@ -224,14 +223,16 @@ impl Replica {
             self.record_incarnations(cx);
             self.copying.joined.clear();
         } else if incarnation == own {
-            self.copying.joined.insert(from);
+            self.copying.joined.insert(from, is_lost);
             self.copying.known.extend(open);
         }
     }
 
     /// Takes part in agreements again, if all has been executed that a predecessor may have taken part in.
     fn agree_again(&mut self, cx: &mut Cx<'_>) {
-        if self.copying.joined.len() < self.peers.all().len() {
+        let joined = &self.copying.joined;
+        let able = joined.values().filter(|is_lost| !**is_lost).count();
+        if joined.len() < self.peers.all().len() || able < self.members.majority() {
             return;
         }
         let gone = Version::at(self.table.windows().gone_us);

@@ -264,8 +264,8 @@ impl Replica {
             }
             Reply::Have(txns) => self.on_have(from, &txns, cx),
             Reply::Copied(copied) => self.on_copied(from, *copied, cx),
-            Reply::Joined { incarnation, incarnations, open } => {
-                self.on_joined(from, incarnation, &incarnations, open, cx);
+            Reply::Joined { incarnation, incarnations, open, is_lost } => {
+                self.on_joined(from, (incarnation, is_lost), &incarnations, open, cx);
             }
             Reply::Committed { txn, ref commit } => {
                 if self.live.contains_key(&txn) || self.wanted.contains_key(&txn) {
@@ -324,6 +324,8 @@ impl Actor for Replica {
         }
         let others = self.members.peers(self.id).collect();
         self.peers = Peers::new(others, &self.table.windows().absent, cx.now());
+        // The log is trimmed as far as the last record of them allows.
+        self.record_incarnations(cx);
         self.resume(cx);
         cx.set_timer(Timer::Store, STORE);
         cx.set_timer(Timer::Watch, WATCH);
