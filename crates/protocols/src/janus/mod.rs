@@ -29,7 +29,8 @@
 //!   transaction has ballot 0. Others ask for a promise and for reports at the same time, by a `PreAccept` in a later ballot,
 //!   and propose what was accepted in the latest ballot, or else the union of what a majority reports.
 //! - *A coordinator need not know whether a fast quorum has agreed.* If all replicas have reported the same edges, then the
-//!   union of what any majority reports is that, too.
+//!   union of what any majority reports is that, too. Edges to transactions that are settled (see below) may differ, and
+//!   make no difference.
 //!
 //! Janus's fast quorums have ⌈3f/2⌉ + 1 of 2f + 1 replicas. With three replicas these are all. With five they are four: then a
 //! recovery sees only some of them, and must find out whether a conflicting transaction contradicts what they report. The

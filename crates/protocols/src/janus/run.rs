@@ -186,11 +186,10 @@ impl Run {
         let Some(part) = self.parts.get_mut(&at) else { return nothing() };
         match reply {
             Reply::Executed { end, results, .. } => {
-                if end == End::Void && !matches!(self.phase, Phase::Commits(_)) {
-                    return self.void(members);
-                }
-                if matches!(self.phase, Phase::Agrees) {
-                    return nothing(); // What has become of other participants follows.
+                match self.phase {
+                    Phase::Agrees if end == End::Void => return self.void(members),
+                    Phase::Agrees => return nothing(), // What it commits with follows.
+                    Phase::Commits(_) | Phase::Voids => {}
                 }
                 part.executed.get_or_insert((end, results));
                 self.result()

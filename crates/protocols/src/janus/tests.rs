@@ -1,5 +1,7 @@
 //! Single rules, with messages that are delivered by hand.
 
+mod replicated;
+
 use core::time::Duration;
 use std::sync::Arc;
 

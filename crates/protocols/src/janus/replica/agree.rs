@@ -18,7 +18,8 @@ use super::{Cx, Replica};
 /// on, and its coordinator repeats it.
 const LIVE_AT_MOST: usize = 65_536;
 
-/// How many edges of transactions are sent at a time, but for those of the last one.
+/// About how many ancestors are sent with a transaction, and how many edges of ancestors.
+const ANCESTORS_AT_MOST: usize = 64;
 const EDGES_AT_MOST: usize = 512;
 
 impl Replica {
@@ -300,7 +301,7 @@ impl Replica {
             if !known.insert(txn) {
                 continue;
             }
-            if edges >= EDGES_AT_MOST {
+            if edges >= EDGES_AT_MOST || known.len() > ANCESTORS_AT_MOST {
                 break;
             }
             if let Some(vertex) = self.graph.vertex(txn) {

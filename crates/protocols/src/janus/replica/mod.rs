@@ -291,6 +291,22 @@ impl Replica {
         }
     }
 
+    /// How far it takes part.
+    #[cfg(test)]
+    pub(super) fn part(&self) -> Part {
+        self.table.part()
+    }
+
+    /// The first column of a row.
+    #[cfg(test)]
+    pub(super) fn text(&mut self, key: &serried_model::Key, cx: &mut Cx<'_>) -> Option<String> {
+        let row = self.table.row(key, cx.store())?;
+        row.first().map(|datum| match datum {
+            serried_procedures::Datum::String(text) => text.to_string(),
+            other => other.to_string(),
+        })
+    }
+
     /// Puts rows into the store that were changed long ago, once all records so far are durable.
     fn store(&mut self, cx: &mut Cx<'_>) {
         let end = cx.log_position();

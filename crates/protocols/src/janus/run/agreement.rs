@@ -179,20 +179,23 @@ impl Agreement {
         self.propose(union)
     }
 
-    /// Everything that replicas have reported, and whether all have reported the same.
+    /// Everything that replicas have reported, and whether all have reported the same. An edge makes no difference if some
+    /// replica knows that it leads to a transaction which is settled.
     fn union(&self) -> (Dependencies, bool) {
-        let mut all = self.known.values();
-        let first = all.next().cloned().unwrap_or_default();
-        let is_unanimous = self.known.values().all(|other| other.edges == first.edges);
         let floor_us = self.known.values().map(|known| known.floor_us).max().unwrap_or(0);
-        let edges = match is_unanimous {
-            true => first.edges,
-            false => {
-                let all = self.known.values().filter_map(|known| known.edges.as_ref());
-                let all: BTreeSet<Edge> = all.flat_map(|edges| edges.iter().copied()).collect();
-                Some(all.into_iter().collect::<Arc<[Edge]>>())
-            }
+        let of_replica = |known: &Dependencies| -> Vec<Edge> {
+            let edges = known.edges.iter().flat_map(|edges| edges.iter());
+            edges.filter(|edge| edge.from.timestamp_us >= floor_us).copied().collect()
         };
+        let mut all = self.known.values().map(of_replica);
+        let first = all.next().unwrap_or_default();
+        let mut is_unanimous = true;
+        let mut union: BTreeSet<Edge> = first.iter().copied().collect();
+        for other in all {
+            is_unanimous &= other == first;
+            union.extend(other);
+        }
+        let edges = Some(union.into_iter().collect::<Arc<[Edge]>>());
         (Dependencies { edges, floor_us }, is_unanimous)
     }
 
