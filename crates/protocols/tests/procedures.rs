@@ -110,7 +110,7 @@ impl Trial {
         let choices = Choices::drawn(self.seed, self.replicas.or(alone));
         let faults_last = Duration::from_millis(match choices.place {
             // Half a second passes until leaders are elected and procedures are registered.
-            "lan" if self.replicas.is_none() => 600,
+            "lan" if self.replicas.is_none() && P::HAS_LEADERS => 600,
             "lan" => 100,
             "reg" => 1000,
             _ => 4000,

@@ -144,11 +144,24 @@ pub struct Absent {
 
 /// A request for a part of the data of a partition.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum CopyRequest {
-    /// Begin. What was sent to the sender before is of no use.
-    Begin,
-    /// Send what comes after this name; if there is none, what has changed since the copy began.
-    After(Option<Key>),
+pub struct CopyRequest {
+    /// Which copy: a number of the sender that rises. What was sent to it in former copies is of no use.
+    pub copy: u64,
+    /// Which part of it, from 0.
+    pub part: u64,
+    /// Where the part begins.
+    pub from: CopyFrom,
+}
+
+/// Where a part of a copy begins.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum CopyFrom {
+    /// At the first name.
+    First,
+    /// After this name.
+    After(Key),
+    /// With what has changed since the copy began.
+    Changed,
 }
 
 /// What a transaction does, and where.
@@ -334,21 +347,10 @@ pub struct Copied {
     pub request: CopyRequest,
     /// Names in the sender's store, with what is there.
     pub cells: Vec<(Key, Vec<u8>)>,
-    /// Where the next part begins.
-    pub next: CopyNext,
+    /// Where the next part begins. None if nothing is left.
+    pub next: Option<CopyFrom>,
     /// No transaction that was executed at the sender began after this time, in microseconds.
     pub latest_us: u64,
-}
-
-/// Where the next part of a copy begins.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum CopyNext {
-    /// After this name.
-    After(Key),
-    /// With what has changed since the copy began.
-    Changed,
-    /// Nothing is left.
-    Nothing,
 }
 
 /// What came of a transaction at a partition. It is the same at all participants.

@@ -15,7 +15,7 @@ use serried_procedures::{ProcedureSet, Registration, StoredRow};
 
 use super::in_use::InUse;
 use super::message::{
-    Ballot, Copied, CopyNext, Dependencies, End, Entry, ExecuteEntry, Part, Results, Vertex,
+    Ballot, Copied, CopyFrom, Dependencies, End, Entry, ExecuteEntry, Part, Results, Vertex,
     Window, WindowEntry, Work,
 };
 
@@ -514,11 +514,6 @@ impl Table {
         self.changed = Some(held.chain(unstored).chain([name_of_control()]).collect());
     }
 
-    /// Whether another replica copies the data.
-    pub(super) fn is_copied(&self) -> bool {
-        self.changed.is_some()
-    }
-
     /// The other replica has everything, or is gone.
     pub(super) fn end_copy(&mut self) {
         self.changed = None;
@@ -529,15 +524,15 @@ impl Table {
         &mut self,
         after: Option<&Key>,
         store: &mut dyn Store,
-    ) -> (Vec<(Key, Vec<u8>)>, CopyNext) {
+    ) -> (Vec<(Key, Vec<u8>)>, Option<CopyFrom>) {
         let mut cells = Vec::new();
         let after = after.map(|key| key.as_bytes());
         let more = store.scan(after, COPIED_AT_ONCE, &mut |name, state| {
             cells.push((Key::from(name), state.to_vec()));
         });
         let next = match cells.last().filter(|_| more) {
-            Some((last, _)) => CopyNext::After(last.clone()),
-            None => CopyNext::Changed,
+            Some((last, _)) => Some(CopyFrom::After(last.clone())),
+            None => Some(CopyFrom::Changed),
         };
         (cells, next)
     }
@@ -546,7 +541,7 @@ impl Table {
     pub(super) fn changed_page(
         &mut self,
         store: &mut dyn Store,
-    ) -> (Vec<(Key, Vec<u8>)>, CopyNext) {
+    ) -> (Vec<(Key, Vec<u8>)>, Option<CopyFrom>) {
         let mut changed = self.changed.take().unwrap_or_default();
         let (mut cells, mut size) = (Vec::new(), 0);
         while let Some(name) = changed.pop_first() {
@@ -559,7 +554,7 @@ impl Table {
         }
         let is_last = changed.is_empty();
         self.changed = Some(changed);
-        (cells, if is_last { CopyNext::Nothing } else { CopyNext::Changed })
+        (cells, (!is_last).then_some(CopyFrom::Changed))
     }
 
     fn take_copied(&mut self, position: u64, copied: &Copied, store: &mut dyn Store) {
@@ -599,7 +594,7 @@ impl Table {
             }
         }
         self.control_changed(position, store);
-        if copied.next == CopyNext::Nothing {
+        if copied.next.is_none() {
             self.forget(store);
         }
     }

@@ -76,7 +76,7 @@ impl Replica {
         let promised = self.table.txn(txn, cx.store()).map(|state| state.vote.promised);
         if promised.is_none_or(|promised| promised < ballot) {
             self.record(Entry::Promise { txn, ballot }, cx);
-            self.want(txn, cx);
+            self.want_work(txn, cx);
         }
         let Some(state) = self.table.txn(txn, cx.store()) else { return };
         let Vote { dependencies, accepted, .. } = state.vote.clone();
@@ -84,7 +84,12 @@ impl Replica {
         let edges = dependencies.iter().flat_map(|known| known.edges.iter());
         let before: Vec<Version> =
             edges.flat_map(|edges| edges.iter()).map(|edge| edge.from).collect();
-        let ancestors = self.ancestors(before.into_iter(), cx);
+        // The replicas of the own partition find out what comes before by themselves.
+        let is_local = work.as_ref().is_some_and(|work| work.participants.len() == 1);
+        let ancestors = match is_local {
+            true => Ancestors::default(),
+            false => self.ancestors(before.into_iter(), cx),
+        };
         let work = work.filter(|_| ballot != Ballot::FIRST);
         let incarnations = self.incarnations.named();
         let reply =
@@ -256,7 +261,7 @@ impl Replica {
         }
         if vote.accepted.as_ref().is_none_or(|(accepted, _)| *accepted < ballot) {
             self.record(Entry::Accept { txn, ballot, dependencies }, cx);
-            self.want(txn, cx);
+            self.want_work(txn, cx);
         }
         if let Some(live) = self.live.get_mut(&txn) {
             live.heard = cx.now();

@@ -23,7 +23,7 @@ use serried_actor::Timestamp;
 use serried_model::{NodeId, Version};
 
 use super::super::message::{
-    Copied, CopyNext, CopyRequest, Entry, Part, Reply, Report, Request, WindowEntry,
+    Copied, CopyFrom, CopyRequest, Entry, Part, Reply, Report, Request, WindowEntry,
 };
 use super::{Cx, Replica};
 
@@ -33,10 +33,11 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// How far a copy has come.
 #[derive(Debug, Default)]
 pub(super) struct Copying {
-    /// The replica whose data is copied, what was asked for, and when.
+    /// The replica whose data is copied, what was asked for, and when that was asked for first.
     from: Option<(NodeId, CopyRequest, Timestamp)>,
-    /// How many copies were begun.
+    /// How many copies were begun, and the number of the last one.
     attempts: usize,
+    copy: u64,
     /// How many names were copied.
     keys: u64,
     /// The highest number under which another replica does not count this one.
@@ -45,8 +46,8 @@ pub(super) struct Copying {
     joined: BTreeMap<NodeId, bool>,
     /// What they knew at that time.
     known: BTreeSet<Version>,
-    /// The replica that copies from here, and when it was last heard of.
-    to: Option<(NodeId, Timestamp)>,
+    /// The replica that copies from here, when it was last heard of, and the part that it was sent.
+    to: Option<(NodeId, Timestamp, Copied)>,
 }
 
 impl Copying {
@@ -72,7 +73,7 @@ impl Replica {
     /// Goes on with a copy, if one is needed.
     pub(super) fn catch_up(&mut self, cx: &mut Cx<'_>) {
         let now = cx.now();
-        if self.copying.to.is_some_and(|(_, heard)| now.since(heard) > 2 * PATIENCE) {
+        if self.copying.to.as_ref().is_some_and(|(_, heard, _)| now.since(*heard) > 2 * PATIENCE) {
             self.copying.to = None;
             self.table.end_copy();
         }
@@ -92,7 +93,10 @@ impl Replica {
             return self.agree_again(cx);
         }
         match self.copying.from.clone() {
-            Some((_, _, asked)) if now.since(asked) <= PATIENCE => {}
+            // The request or its answer may be lost.
+            Some((source, request, asked)) if now.since(asked) <= PATIENCE => {
+                self.send(source, Request::Copy(request), cx);
+            }
             _ => self.begin_copy(cx),
         }
     }
@@ -103,7 +107,10 @@ impl Replica {
         let Some(source) = self.peers.source(self.table.latest_us(), attempt) else { return };
         self.copying.attempts += 1;
         self.copying.keys = 0;
-        self.ask_to_copy(source, CopyRequest::Begin, cx);
+        // It is greater than those of former copies, also of those before a restart.
+        let copy = cx.clock().latest_us.max(self.copying.copy + 1);
+        self.copying.copy = copy;
+        self.ask_to_copy(source, CopyRequest { copy, part: 0, from: CopyFrom::First }, cx);
     }
 
     fn ask_to_copy(&mut self, source: NodeId, request: CopyRequest, cx: &mut Cx<'_>) {
@@ -117,20 +124,40 @@ impl Replica {
             return;
         }
         let now = cx.now();
-        let is_other = self.copying.to.is_some_and(|(other, _)| other != from);
-        let (cells, next) = match &request {
-            CopyRequest::Begin if is_other => return,
-            CopyRequest::Begin => {
-                self.table.begin_copy();
-                self.table.page(None, cx.store())
+        let last = match &mut self.copying.to {
+            Some((other, ..)) if *other != from => return, // One at a time.
+            Some((_, heard, last)) => {
+                *heard = now;
+                Some(&*last)
             }
-            _ if is_other || !self.table.is_copied() => return,
-            CopyRequest::After(Some(after)) => self.table.page(Some(after), cx.store()),
-            CopyRequest::After(None) => self.table.changed_page(cx.store()),
+            None => None,
         };
-        self.copying.to = Some((from, now));
-        if next == CopyNext::Nothing {
-            self.copying.to = None;
+        let begins = request.part == 0;
+        if let Some(last) = last {
+            if last.request == request {
+                // The answer was lost.
+                let copied = last.clone();
+                return self.reply(from, Reply::Copied(Box::new(copied)), cx);
+            }
+            let is_next = request.copy == last.request.copy
+                && request.part == last.request.part + 1
+                && last.next.as_ref() == Some(&request.from);
+            let is_later = begins && request.copy > last.request.copy;
+            if !is_next && !is_later {
+                return; // late
+            }
+        } else if !begins {
+            return;
+        }
+        if begins {
+            self.table.begin_copy();
+        }
+        let (cells, next) = match &request.from {
+            CopyFrom::First => self.table.page(None, cx.store()),
+            CopyFrom::After(after) => self.table.page(Some(after), cx.store()),
+            CopyFrom::Changed => self.table.changed_page(cx.store()),
+        };
+        if next.is_none() {
             self.table.end_copy();
             self.peers.has_copied(from);
             let absent = self.peers.absent();
@@ -139,6 +166,7 @@ impl Replica {
         }
         let latest_us = self.table.latest_us();
         let copied = Copied { request, cells, next, latest_us };
+        self.copying.to = Some((from, now, copied.clone()));
         self.reply(from, Reply::Copied(Box::new(copied)), cx);
     }
 
@@ -153,22 +181,20 @@ impl Replica {
         }
         cx.charge(copied.cells.len());
         self.copying.keys += copied.cells.len() as u64;
-        let next = copied.next.clone();
+        let (next, CopyRequest { copy, part, .. }) = (copied.next.clone(), copied.request.clone());
         self.record(Entry::Copy(Box::new(copied)), cx);
-        match next {
-            CopyNext::After(name) => self.ask_to_copy(from, CopyRequest::After(Some(name)), cx),
-            CopyNext::Changed => self.ask_to_copy(from, CopyRequest::After(None), cx),
-            CopyNext::Nothing => {
-                self.copying.from = None;
-                let part = match self.table.part() {
-                    Part::Lost => Part::Restored,
-                    _ => Part::Full,
-                };
-                let copies = self.table.copies().max(self.copying.excluded_at) + 1;
-                self.record(Entry::Standing { part, copies }, cx);
-                self.resume(cx);
-            }
+        if let Some(next) = next {
+            let request = CopyRequest { copy, part: part + 1, from: next };
+            return self.ask_to_copy(from, request, cx);
         }
+        self.copying.from = None;
+        let part = match self.table.part() {
+            Part::Lost => Part::Restored,
+            _ => Part::Full,
+        };
+        let copies = self.table.copies().max(self.copying.excluded_at) + 1;
+        self.record(Entry::Standing { part, copies }, cx);
+        self.resume(cx);
     }
 
     // The loss of a disk.

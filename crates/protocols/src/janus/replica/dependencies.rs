@@ -50,22 +50,25 @@ impl Replica {
         }
     }
 
-    /// A transaction has pieces here, and it is not known what it does, unless it is.
-    pub(super) fn want(&mut self, txn: Version, cx: &mut Cx<'_>) {
+    /// A transaction has pieces here. If it is not known, it is asked for.
+    fn want(&mut self, txn: Version, cx: &Cx<'_>) {
         let is_known = self.live.contains_key(&txn)
-            || self.wanted.contains_key(&txn)
+            || self.table.has_begun(txn)
             || txn.timestamp_us < self.table.windows().gone_us;
-        if is_known {
-            return;
+        if !is_known {
+            self.wanted.entry(txn).or_insert(cx.now());
         }
-        let state = self.table.txn(txn, cx.store());
-        if state.is_none_or(|state| state.executed.is_none()) {
-            self.wanted.insert(txn, cx.now());
+    }
+
+    /// The replica takes part in an agreement on a transaction. If it does not know what it does, it asks for that.
+    pub(super) fn want_work(&mut self, txn: Version, cx: &Cx<'_>) {
+        if !self.live.contains_key(&txn) {
+            self.wanted.entry(txn).or_insert(cx.now());
         }
     }
 
     /// Wants the transactions that have pieces here.
-    fn want_all_of(&mut self, vertex: &Vertex, cx: &mut Cx<'_>) {
+    fn want_all_of(&mut self, vertex: &Vertex, cx: &Cx<'_>) {
         let own = self.partition();
         if vertex.participants.contains(&own) {
             self.want(vertex.txn, cx);

@@ -96,7 +96,7 @@ impl Replica {
         let ballot = Ballot { number: promised.max(outbid).number + 1, by: self.id };
         // After a restart, it is not used again.
         self.record(Entry::Promise { txn, ballot }, cx);
-        self.want(txn, cx);
+        self.want_work(txn, cx);
         Some(ballot)
     }
 
