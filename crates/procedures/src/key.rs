@@ -30,6 +30,7 @@ pub fn placement_key(leading: &[Datum]) -> Key {
     let mut bytes = SmallVec::<[u8; 64]>::new();
     for part in leading {
         match part {
+            // Rows lie where this encoding says, so it never changes; in keys of rows integers are shorter.
             Datum::Int(int) => bytes.extend_from_slice(&(int ^ i64::MIN).to_be_bytes()),
             part => assert!(encode(part, &mut bytes), "a part of a key is a {}", part.kind()),
         }
