@@ -108,6 +108,11 @@ impl<S: Default + Serialize + DeserializeOwned> Cells<S> {
         self.unstored.len()
     }
 
+    /// The keys that are not stored. One may occur several times.
+    pub fn unstored_keys(&self) -> impl Iterator<Item = &Key> {
+        self.unstored.iter().map(|(_, key)| key)
+    }
+
     /// The position of the first record that is needed; none if all keys are stored.
     pub fn needs_log_from(&self) -> Option<u64> {
         self.unstored.front().map(|(position, _)| *position)

@@ -10,7 +10,7 @@ mod catalogue;
 pub mod epaxos;
 pub mod frameworks;
 pub mod gryff;
-pub mod janus_cc;
+pub mod janus;
 pub mod morty;
 pub mod multipaxos;
 mod mutated;

@@ -100,7 +100,8 @@ registry! {
     ]
     Procedures: [
         crate::rococo::Rococo,
-        crate::janus_cc::JanusCc,
+        crate::janus::Janus,
+        crate::janus::JanusCc,
         crate::ncc::NccProcedures,
         crate::two_phase_locking::TwoPhaseLockingWoundWaitProcedures,
         crate::two_phase_locking::TwoPhaseLockingNoWaitProcedures,

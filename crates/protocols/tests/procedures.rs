@@ -20,7 +20,7 @@ use serried_model::{FamilyName, Geography, Guarantee, NodeId};
 use serried_procedures::{Datum, Offers, ProcedureSet, Procedures};
 use serried_protocols::frameworks::shard::{self, ShardedCalls};
 use serried_protocols::frameworks::validation::Validation;
-use serried_protocols::janus_cc;
+use serried_protocols::janus;
 use serried_protocols::ncc::Queues;
 use serried_protocols::occ::Locks;
 use serried_protocols::rehearsal::{Forgetting, Rehearsal};
@@ -110,7 +110,8 @@ impl Trial {
         let choices = Choices::drawn(self.seed, self.replicas.or(alone));
         let faults_last = Duration::from_millis(match choices.place {
             // Half a second passes until leaders are elected and procedures are registered.
-            "lan" if self.replicas.is_none() => 600,
+            "lan" if self.replicas.is_none() && P::HAS_LEADERS => 600,
+            "lan" if self.replicas.is_none() && P::KEEPS_COPIES => 300,
             "lan" => 100,
             "reg" => 1000,
             _ => 4000,
@@ -403,17 +404,17 @@ macro_rules! broken {
             type Family = Procedures;
             const OFFERS: Offers = Offers { merged: true };
             const KEEPS_COPIES: bool = false;
-            type Message = janus_cc::Message;
-            type Coordinator = janus_cc::Coordinator;
-            type Replica = janus_cc::Replica;
+            type Message = janus::Message;
+            type Coordinator = janus::Coordinator;
+            type Replica = janus::Replica;
 
-            fn coordinator(group: Group, settings: &Settings) -> janus_cc::Coordinator {
-                janus_cc::Coordinator::new(group, settings)
+            fn coordinator(group: Group, settings: &Settings) -> janus::Coordinator {
+                janus::Coordinator::new(janus::Members::alone(group), settings)
             }
 
-            fn replica(id: NodeId, group: Group, settings: &Settings) -> janus_cc::Replica {
-                let mutation = Mutated::by(janus_cc::Mutation::$mutation);
-                janus_cc::Replica::new(id, group, settings, mutation)
+            fn replica(id: NodeId, group: Group, settings: &Settings) -> janus::Replica {
+                let mutation = Mutated::by(janus::Mutation::$mutation);
+                janus::Replica::new(id, janus::Members::alone(group), settings, mutation)
             }
         }
     };

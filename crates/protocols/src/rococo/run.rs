@@ -312,6 +312,7 @@ impl Run {
             txn: self.txn,
             participants: self.participants().collect(),
             edges: edges.into_iter().collect(),
+            floor_us: 0,
         };
         let ancestors = Ancestors {
             commit: core::mem::take(&mut self.committing).into_values().collect(),

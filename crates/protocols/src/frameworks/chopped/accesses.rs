@@ -9,8 +9,14 @@ use serried_procedures::{KnownRow, RowUse};
 use super::vertex::Kind;
 
 /// The uses of rows by transactions that are not decided.
+///
+/// Replicas of one partition that find edges each for itself may know transactions in different orders. Then an edge to a
+/// transaction that is not executed covers none before it: at other replicas these may not come before it. And what was
+/// executed here may not be executed there. So it stays here, until a transaction that was executed later covers it, or
+/// until all replicas have executed it ([`Accesses::replicated`]).
 #[derive(Debug, Default)]
 pub(crate) struct Accesses {
+    is_replicated: bool,
     /// By known key, the uses, the oldest first.
     rows: BTreeMap<Key, Vec<Use>>,
     /// By transaction, the keys of its uses.
@@ -25,9 +31,16 @@ struct Use {
     kind: Kind,
     used: RowUse,
     is_whole: bool,
+    /// Whether the transaction was executed. In each list these come first, in the order of their execution.
+    is_executed: bool,
 }
 
 impl Accesses {
+    /// No uses yet, at a replica that finds edges together with others.
+    pub(crate) fn replicated() -> Accesses {
+        Accesses { is_replicated: true, ..Accesses::default() }
+    }
+
     /// Adds a use of a row, and passes the transactions that come before it to `each`: those whose uses conflict, but for
     /// those that come before one of them by a use of the same row (*one-hop dependencies*, 002 §3.4).
     pub(crate) fn add(
@@ -43,7 +56,7 @@ impl Accesses {
                 each(other.txn, other.kind);
             }
         });
-        let new = Use { txn, kind, used, is_whole: row.is_whole };
+        let new = Use { txn, kind, used, is_whole: row.is_whole, is_executed: false };
         self.rows.entry(row.key.clone()).or_default().push(new);
         self.keys.entry(txn).or_default().push(row.key.clone());
         if !row.is_whole {
@@ -69,7 +82,8 @@ impl Accesses {
                 }
                 each(other);
                 // A use of rows that are known in part may be of another row.
-                if row.is_whole && other.is_whole {
+                let covers = !self.is_replicated || other.is_executed;
+                if covers && row.is_whole && other.is_whole {
                     match left.not_covered_by(&other.used) {
                         Some(rest) => left = rest,
                         None => break,
@@ -95,6 +109,43 @@ impl Accesses {
                     each(other);
                 }
             }
+        }
+    }
+
+    /// The transactions whose uses are known.
+    pub(crate) fn txns(&self) -> impl Iterator<Item = Version> {
+        self.keys.keys().copied()
+    }
+
+    /// Whether uses of a transaction are known.
+    pub(crate) fn contains(&self, txn: Version) -> bool {
+        self.keys.contains_key(&txn)
+    }
+
+    /// A transaction was executed here, and perhaps not at other replicas of the partition.
+    pub(crate) fn settle(&mut self, txn: Version) {
+        for key in self.keys.get(&txn).into_iter().flatten() {
+            let Some(uses) = self.rows.get_mut(key) else { continue };
+            let (own, mut others): (Vec<Use>, Vec<Use>) =
+                uses.iter().partition(|other| other.txn == txn && !other.is_executed);
+            let executed = others.iter().take_while(|other| other.is_executed).count();
+            let new = own.into_iter().map(|own| Use { is_executed: true, ..own });
+            let new: Vec<Use> = new.collect();
+            let is_covered = |earlier: &Use| {
+                let covers = |later: &&Use| later.used.conflicts(&earlier.used);
+                let left = new
+                    .iter()
+                    .filter(covers)
+                    .try_fold(earlier.used, |left, later| left.not_covered_by(&later.used));
+                // A use of one row does not cover one of all rows whose keys begin so.
+                let are_alike = earlier.is_whole || new.iter().all(|new| !new.is_whole);
+                are_alike && earlier.is_executed && left.is_none()
+            };
+            let live = others.split_off(executed);
+            others.retain(|earlier| !is_covered(earlier));
+            others.extend(&new);
+            others.extend(live);
+            *uses = others;
         }
     }
 

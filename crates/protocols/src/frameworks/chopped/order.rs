@@ -37,8 +37,11 @@ pub(crate) struct Missing {
     pub(crate) at: u16,
 }
 
-/// Returns the groups that are to be executed up to and with that of `txn`, in their order, or what is missing to know
-/// them. `is_here` is whether a transaction waits to be executed at this server.
+/// How many further edges are looked at once an ancestor is known to be missing. There may be many more.
+const MORE_AT_MOST: usize = 256;
+
+/// Returns the groups that are to be executed up to and with that of `txn`, in their order, or some of what is missing to
+/// know them. `is_here` is whether a transaction waits to be executed at this server.
 pub(crate) fn groups<'g>(
     txn: Version,
     known: impl Fn(Version) -> Known<'g>,
@@ -55,9 +58,16 @@ pub(crate) fn groups<'g>(
     let mut graph = DiGraph::<Version, ()>::new();
     let mut places = BTreeMap::from([(txn, graph.add_node(txn))]);
     let mut missing = Vec::new();
+    let mut more = MORE_AT_MOST;
     let mut open = vec![(places[&txn], edges, on_cycle)];
     while let Some((place, edges, on_cycle)) = open.pop() {
         for Edge { from, at, .. } in edges {
+            if !missing.is_empty() {
+                more -= 1;
+                if more == 0 {
+                    return Err(missing);
+                }
+            }
             if on_cycle.is_some_and(|cycle| !cycle.contains(from) && !is_here(*from)) {
                 continue;
             }

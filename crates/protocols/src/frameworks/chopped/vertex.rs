@@ -34,6 +34,9 @@ pub struct Vertex {
     pub participants: Arc<[u16]>,
     /// The transactions that come before it. Those that were decided before it committed may be absent. In ascending order.
     pub edges: Arc<[Edge]>,
+    /// Replicas that have found edges of their own may have left out transactions that began before this time, in
+    /// microseconds since the Unix epoch: they had been executed everywhere. 0 if no partition has several such replicas.
+    pub floor_us: u64,
 }
 
 /// The commit of a transaction.

@@ -63,15 +63,20 @@ impl Replica {
     /// Executes these transactions and those that were waiting for them, if nothing is missing.
     pub(super) fn execute_all(&mut self, mut open: Vec<Version>, cx: &mut Cx<'_>) {
         while let Some(txn) = open.pop() {
-            open.extend(self.blocked.remove(&txn).into_iter().flatten());
+            open.extend(self.blocked.release(txn));
             if let Some(name) = self.running.get(&txn).copied() {
                 open.extend(self.proceed(name, cx));
                 continue;
             }
-            if !self.live.contains_key(&txn) {
+            let is_here = self.live.contains_key(&txn) && self.executes();
+            if !is_here || self.blocked.cause(txn).is_some() {
                 continue;
             }
-            let is_here = |txn| self.live.contains_key(&txn);
+            if self.is_gated(txn) {
+                self.gated.insert(txn);
+                continue;
+            }
+            let is_here = |txn| self.live.contains_key(&txn) || self.wanted.contains_key(&txn);
             match order::groups(txn, |txn| self.known(txn), is_here) {
                 Ok(groups) => {
                     for group in groups {
@@ -79,7 +84,7 @@ impl Replica {
                         let executed = self.start(group, cx);
                         if executed.is_empty() {
                             if !self.running.contains_key(&txn) {
-                                self.block(txn, first);
+                                self.blocked.block(txn, (first, self.partition()));
                             }
                             break;
                         }
@@ -87,12 +92,16 @@ impl Replica {
                     }
                 }
                 Err(missing) => {
+                    let cause = missing.iter().find_map(|missing| self.blocked.cause(missing.txn));
+                    let first = missing.first().map(|missing| (missing.txn, missing.at));
+                    match (cause, first) {
+                        (Some(cause), _) => self.blocked.block(txn, (cause, self.partition())),
+                        (None, Some(first)) => self.blocked.block(txn, first),
+                        (None, None) => {}
+                    }
                     for order::Missing { txn: ancestor, at } in missing {
-                        self.block(txn, ancestor);
-                        if !self.live.contains_key(&ancestor)
-                            && !self.running.contains_key(&ancestor)
-                        {
-                            self.ask(ancestor, at, cx);
+                        if self.blocked.cause(ancestor).is_none() {
+                            self.ask_if_absent(ancestor, at, cx);
                         }
                     }
                 }
@@ -100,10 +109,10 @@ impl Replica {
         }
     }
 
-    fn block(&mut self, txn: Version, by: Version) {
-        let waiting = self.blocked.entry(by).or_default();
-        if !waiting.contains(&txn) {
-            waiting.push(txn);
+    /// Asks for an ancestor, unless it is known here what it does.
+    pub(super) fn ask_if_absent(&mut self, ancestor: Version, at: u16, cx: &mut Cx<'_>) {
+        if !self.live.contains_key(&ancestor) && !self.running.contains_key(&ancestor) {
+            self.ask(ancestor, at, cx);
         }
     }
 
@@ -141,23 +150,42 @@ impl Replica {
         let (here, elsewhere): (Vec<Version>, Vec<Version>) =
             members.iter().partition(|txn| self.live.contains_key(txn));
         let cycle = self.graph.cycle(&members);
-        let entry = ExecuteEntry { executed: here.clone(), cycle, ..ExecuteEntry::default() };
+        let executed = here.iter().filter_map(|txn| self.graph.vertex(*txn).cloned()).collect();
+        let entry = ExecuteEntry { executed, cycle, ..ExecuteEntry::default() };
         self.record_execution(unrecorded, entry, cx);
         for txn in &members {
             self.running.remove(txn);
         }
         elsewhere.into_iter().for_each(|txn| self.graph.decide(txn));
         for txn in here {
-            let committers = self.live.remove(&txn).map(|live| live.committers);
-            self.accesses.remove(txn);
-            self.registrations.remove(&txn);
+            let Some(live) = self.live.remove(&txn) else { continue };
+            self.settle_uses(txn, &live);
             self.graph.remove(txn);
-            for to in committers.into_iter().flatten() {
+            for to in live.committers {
                 self.answer_commit(to, txn, cx);
             }
             self.answer_askers(txn, cx);
+            self.has_executed(txn);
         }
         members
+    }
+
+    /// A transaction was executed here. If the partition has other replicas, its uses of rows are kept.
+    fn settle_uses(&mut self, txn: Version, live: &super::live::Live) {
+        if self.is_alone() {
+            self.accesses.remove(txn);
+            self.registrations.remove(&txn);
+            return;
+        }
+        if !self.accesses.contains(txn) {
+            self.use_rows(txn, &live.work, &mut |_| {});
+        }
+        self.accesses.settle(txn);
+        if let Task::Register { .. } = live.work.task {
+            // It comes after all that were executed before.
+            let live = &self.live;
+            self.registrations.retain(|other| *other == txn || live.contains_key(other));
+        }
     }
 
     /// Executes what can be executed of a transaction. Returns whether nothing is left.
@@ -188,7 +216,7 @@ impl Replica {
                     unrecorded.progress.push(Progress { txn, results, end: live.end.clone() });
                     return true;
                 };
-                let place = (self.id.partition(), &self.group);
+                let place = (self.id.partition(), self.members.group());
                 let written = &mut unrecorded.rows;
                 let mut rows = Rows { table: &mut self.table, store: cx.store(), written, used: 0 };
                 let (pieces, is_over) = live.execution.proceed(of, &set, place, &mut rows);
@@ -235,7 +263,7 @@ impl Replica {
         let results = live.execution.results();
         for at in live.work.participants.iter().filter(|at| **at != own) {
             let reply = Reply::Results { txn, results: results.clone() };
-            cx.send(super::super::server(&self.group, *at), super::Message::Reply(reply));
+            cx.send(self.members.counterpart(self.id, *at), super::Message::Reply(reply));
         }
     }
 
@@ -298,7 +326,9 @@ impl Replica {
         for txn in waiting {
             let Some(live) = self.live.get(&txn) else { continue };
             for at in live.work.participants.iter().filter(|at| **at != own) {
-                self.send(*at, Request::Results { txn }, cx);
+                for to in self.members.of(*at) {
+                    self.send(to, Request::Results { txn }, cx);
+                }
             }
         }
     }

@@ -1,5 +1,7 @@
 //! Single rules, with messages that are delivered by hand.
 
+mod replicated;
+
 use core::time::Duration;
 use std::sync::Arc;
 
@@ -11,7 +13,7 @@ use serried_procedures::{
 
 use super::in_use::InUse;
 use super::message::{CallOf, Message, Reply, Request};
-use super::{Coordinator, Replica};
+use super::{Coordinator, Members, Replica};
 use crate::Mutated;
 use crate::testing::{self, Envelope, client_id};
 
@@ -61,13 +63,14 @@ fn group(members: usize) -> Group {
 }
 
 fn fresh(id: NodeId) -> Replica {
-    Replica::new(id, group(1), &Settings::default(), Mutated::NONE)
+    Replica::new(id, Members::alone(group(1)), &Settings::default(), Mutated::NONE)
 }
 
 /// Two partitions, and three clients that know the set.
 fn world() -> Net {
     let settings = Settings::default();
-    let mut net = Net::new(2, 1, fresh).with_clients(3, |_| Coordinator::new(group(1), &settings));
+    let mut net = Net::new(2, 1, fresh)
+        .with_clients(3, |_| Coordinator::new(Members::alone(group(1)), &settings));
     net.set_clock_us(1_000_000_000);
     net.tick = 1;
     net.start();
@@ -143,22 +146,34 @@ fn name(message: &Message) -> &'static str {
     match message {
         Message::Request(request) => match request {
             Request::PreAccept(_) => "PreAccept",
+            Request::Accept(_) => "Accept",
             Request::Commit(_) => "Commit",
-            Request::End(_) => "End",
+            Request::Void { .. } => "Void",
             Request::Results { .. } => "Results?",
             Request::Ask { .. } => "Ask",
+            Request::Fetch { .. } => "Fetch",
+            Request::Compare(_) => "Compare",
+            Request::Report(_) => "Report",
             Request::Over { .. } => "Over",
             Request::Set => "Set?",
-            Request::Inquire { .. } => "Inquire",
+            Request::Copy(_) => "Copy",
+            Request::Join { .. } => "Join",
         },
         Message::Reply(reply) => match reply {
-            Reply::PreAccepted { .. } => "PreAccepted",
+            Reply::PreAccepted(_) => "PreAccepted",
             Reply::NotAccepted { .. } => "NotAccepted",
+            Reply::Promised { .. } => "Promised",
+            Reply::Accepted { .. } => "Accepted",
+            Reply::Replaced { .. } => "Replaced",
+            Reply::Committed { .. } => "Committed",
             Reply::Executed { .. } => "Executed",
             Reply::Status { .. } => "Status",
+            Reply::Fetched { .. } => "Fetched",
+            Reply::Have { .. } => "Have",
             Reply::Results { .. } => "Results",
             Reply::Set { .. } => "Set",
-            Reply::Known { .. } => "Known",
+            Reply::Copied(_) => "Copied",
+            Reply::Joined { .. } => "Joined",
         },
     }
 }

@@ -14,11 +14,16 @@ use serried_parts::{Cells, decode_cell, decode_cell_of_another, encode_cell};
 use serried_procedures::{ProcedureSet, Registration, StoredRow};
 
 use super::in_use::InUse;
-use super::message::{Edge, End, Entry, ExecuteEntry, Results, Vertex, Window, Work};
+use super::message::{
+    Ballot, Copied, CopyFrom, Dependencies, End, Entry, ExecuteEntry, Part, Results, Vertex,
+    Vote as ConfigurationVote, Window, WindowEntry, Work,
+};
 
 /// The first bytes of the names of transactions in the store. Names of rows begin with the number of a table, which is
 /// lower.
 const OF_TXN: [u8; 2] = [0xff, 0xff];
+/// How many bytes of data are copied at a time.
+const COPIED_AT_ONCE: usize = 256 << 10;
 /// How many bytes a scan of the store reads at a time.
 const READ_AT_ONCE: usize = 256 << 10;
 
@@ -36,26 +41,38 @@ enum Cell {
     Control(Control),
 }
 
-/// A transaction that was taken on.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+/// A transaction that is known.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Txn {
-    pub(super) work: Arc<Work>,
-    /// The position of the record with which it began.
-    pub(super) began: u64,
-    /// The transactions before it, by its pieces here. In ascending order, each once.
-    pub(super) edges: Vec<Edge>,
+    /// What it does. None if the replica has only promised to take part in no earlier attempt to agree on it.
+    pub(super) work: Option<Arc<Work>>,
+    /// What this replica has promised, reported and accepted.
+    pub(super) vote: Vote,
     /// What its pieces here have returned.
     pub(super) results: Results,
     /// What came of it, if none of its pieces are left.
     pub(super) end: Option<End>,
-    /// Whether its whole group was executed.
-    pub(super) is_executed: bool,
+    /// If its whole group was executed, when that was: a number that rises from one execution to the next.
+    pub(super) executed: Option<u64>,
+    /// If it was executed, what was agreed on.
+    pub(super) vertex: Option<Box<Vertex>>,
     /// If the group was a cycle, the transaction here that keeps the cycle, and the last one of all.
     cycle_at: Option<(Version, Version)>,
     /// The cycle, if this is that transaction.
     cycle: Arc<[Vertex]>,
-    /// Whether it has been executed at all of its participants.
-    is_over: bool,
+}
+
+/// What a replica has promised, reported and accepted.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Vote {
+    /// The position of the record with which it was taken on.
+    pub(super) began: u64,
+    /// The attempt before which it takes part in none.
+    pub(super) promised: Ballot,
+    /// If the transaction was taken on, those before it by its pieces here.
+    pub(super) dependencies: Option<Dependencies>,
+    /// What was accepted, and in which attempt.
+    pub(super) accepted: Option<(Ballot, Dependencies)>,
 }
 
 /// How a transaction was executed.
@@ -69,7 +86,16 @@ pub(super) enum HowExecuted {
 /// What concerns no row and no transaction.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 struct Control {
-    window: Window,
+    window: WindowEntry,
+    part: Part,
+    /// The number of the copy from which the data comes.
+    copy: u64,
+    /// The configuration, and the vote for the next one.
+    vote: ConfigurationVote,
+    /// The number of the last execution.
+    executed: u64,
+    /// No transaction that was executed here began after this time.
+    latest_us: u64,
     /// The set of procedures that is in use, with its version.
     set: Option<(u64, Arc<ProcedureSet>)>,
 }
@@ -81,10 +107,12 @@ pub(super) struct Table {
     held: HeldBack,
     control: Control,
     set: Option<Arc<InUse>>,
-    /// The transactions that have not been executed everywhere, as far as is known here.
+    /// The transactions that were not executed by all replicas of the partition, as far as is known here.
     open: BTreeSet<Version>,
-    /// Those that have.
+    /// Those that were.
     over: BTreeSet<Version>,
+    /// If another replica copies the data, what has changed since it began.
+    changed: Option<BTreeSet<Key>>,
 }
 
 /// What is to go to the store.
@@ -129,11 +157,37 @@ impl Table {
             set: None,
             open: BTreeSet::new(),
             over: BTreeSet::new(),
+            changed: None,
         }
     }
 
     pub(super) fn window(&self) -> Window {
-        self.control.window
+        self.control.window.window
+    }
+
+    /// The window, and what the others know of it.
+    pub(super) fn windows(&self) -> &WindowEntry {
+        &self.control.window
+    }
+
+    /// How far this replica takes part.
+    pub(super) fn part(&self) -> Part {
+        self.control.part
+    }
+
+    /// The number of the copy from which the data comes.
+    pub(super) fn copy(&self) -> u64 {
+        self.control.copy
+    }
+
+    /// The configuration, and the vote for the next one.
+    pub(super) fn vote(&self) -> &ConfigurationVote {
+        &self.control.vote
+    }
+
+    /// No transaction that was executed here began after this time, in microseconds.
+    pub(super) fn latest_us(&self) -> u64 {
+        self.control.latest_us
     }
 
     /// The set of procedures that is in use.
@@ -146,7 +200,7 @@ impl Table {
         self.set.as_ref().map_or(0, |set| set.version())
     }
 
-    /// The transactions that have not been executed everywhere, as far as is known here.
+    /// The transactions that were not executed by all replicas of the partition, as far as is known here.
     pub(super) fn open(&self) -> &BTreeSet<Version> {
         &self.open
     }
@@ -156,7 +210,19 @@ impl Table {
         self.open.len() + self.over.len()
     }
 
-    /// Whether a transaction was taken on here.
+    /// All replicas of the partition have executed a transaction.
+    pub(super) fn end(&mut self, txn: Version) {
+        if self.open.remove(&txn) {
+            self.over.insert(txn);
+        }
+    }
+
+    /// The transactions that are known.
+    pub(super) fn all(&self) -> Vec<Version> {
+        self.open.iter().chain(&self.over).copied().collect()
+    }
+
+    /// Whether a transaction is known here.
     pub(super) fn has_begun(&self, txn: Version) -> bool {
         self.open.contains(&txn) || self.over.contains(&txn)
     }
@@ -171,6 +237,9 @@ impl Table {
     }
 
     fn change(&mut self, key: &Key, position: u64, store: &mut dyn Store) -> &mut Cell {
+        if let Some(changed) = &mut self.changed {
+            changed.insert(key.clone());
+        }
         self.cells.change(key, position, &Held { held: &mut self.held, store })
     }
 
@@ -183,7 +252,7 @@ impl Table {
         }
     }
 
-    /// A transaction that was taken on here.
+    /// A transaction that is known.
     pub(super) fn txn(&mut self, txn: Version, store: &mut dyn Store) -> Option<&Txn> {
         if !self.has_begun(txn) {
             return None;
@@ -196,7 +265,7 @@ impl Table {
 
     /// How a transaction was executed here, if it was.
     pub(super) fn executed(&mut self, txn: Version, store: &mut dyn Store) -> Option<HowExecuted> {
-        let state = self.txn(txn, store).filter(|state| state.is_executed)?;
+        let state = self.txn(txn, store).filter(|state| state.executed.is_some())?;
         let Some((at, _)) = state.cycle_at else { return Some(HowExecuted::Alone) };
         let cycle = self.txn(at, store).map(|state| state.cycle.clone()).unwrap_or_default();
         Some(HowExecuted::OnCycle(cycle))
@@ -254,43 +323,92 @@ impl Table {
     /// Applies the entry of the record at `position`.
     pub(super) fn apply(&mut self, position: u64, entry: &Entry, store: &mut dyn Store) {
         match entry {
-            Entry::Begin { txn, work, edges } => {
-                let state = Txn {
-                    work: work.clone(),
-                    began: position,
-                    edges: edges.clone(),
-                    results: Results::default(),
-                    end: None,
-                    is_executed: false,
-                    cycle_at: None,
-                    cycle: Arc::default(),
-                    is_over: false,
-                };
-                *self.change(&name_of_txn(*txn), position, store) = Cell::Txn(Box::new(state));
-                self.over.remove(txn);
-                self.open.insert(*txn);
+            Entry::Begin { txn, work, pre_accepted } => {
+                self.change_or_begin(position, *txn, store, |state| {
+                    state.work = Some(work.clone());
+                    if let Some((ballot, dependencies)) = pre_accepted {
+                        state.vote.promised = state.vote.promised.max(*ballot);
+                        if state.vote.dependencies.is_none() {
+                            state.vote.began = position;
+                            state.vote.dependencies = Some(dependencies.clone());
+                        }
+                    }
+                });
+            }
+            Entry::Promise { txn, ballot } => {
+                self.change_or_begin(position, *txn, store, |state| {
+                    state.vote.promised = state.vote.promised.max(*ballot);
+                });
+            }
+            Entry::Accept { txn, ballot, dependencies } => {
+                self.change_or_begin(position, *txn, store, |state| {
+                    state.vote.promised = state.vote.promised.max(*ballot);
+                    let accepted = &mut state.vote.accepted;
+                    if accepted.as_ref().is_none_or(|(known, _)| known <= ballot) {
+                        *accepted = Some((*ballot, dependencies.clone()));
+                    }
+                });
+            }
+            Entry::Void(txn) => {
+                let number = self.next_execution(*txn, position, store);
+                self.change_or_begin(position, *txn, store, |state| {
+                    state.end = Some(End::Void);
+                    state.executed = Some(number);
+                });
             }
             Entry::Execute(entry) => self.execute(position, entry, store),
-            Entry::End(txns) => {
-                for txn in txns {
-                    let is_known =
-                        self.change_txn(position, *txn, store, |state| state.is_over = true);
-                    if is_known && self.open.remove(txn) {
-                        self.over.insert(*txn);
-                    }
-                }
-            }
             Entry::Window(window) => {
                 self.control.window = window.and(self.control.window);
                 self.control_changed(position, store);
                 self.forget(store);
             }
-            Entry::Lost => {}
+            Entry::Copy(copied) => self.take_copied(position, copied, store),
+            Entry::Vote(vote) => {
+                self.control.vote = vote.clone();
+                self.control_changed(position, store);
+            }
+            Entry::Standing { part, copy } => {
+                (self.control.part, self.control.copy) = (*part, *copy);
+                self.control_changed(position, store);
+                if matches!(part, Part::Full | Part::Restored) {
+                    self.drop_dead(store);
+                }
+            }
+        }
+    }
+
+    /// The number of the next execution.
+    fn next_execution(&mut self, txn: Version, position: u64, store: &mut dyn Store) -> u64 {
+        self.control.executed += 1;
+        self.control.latest_us = self.control.latest_us.max(txn.timestamp_us);
+        self.control_changed(position, store);
+        self.control.executed
+    }
+
+    /// Changes a transaction that may not be known yet.
+    fn change_or_begin(
+        &mut self,
+        position: u64,
+        txn: Version,
+        store: &mut dyn Store,
+        change: impl FnOnce(&mut Txn),
+    ) {
+        if !self.over.contains(&txn) {
+            self.open.insert(txn);
+        }
+        let cell = self.change(&name_of_txn(txn), position, store);
+        if *cell == Cell::Nothing {
+            *cell = Cell::Txn(Box::default());
+        }
+        match cell {
+            Cell::Txn(state) => change(state),
+            other => panic!("transaction {txn} is {other:?}"),
         }
     }
 
     fn execute(&mut self, position: u64, entry: &ExecuteEntry, store: &mut dyn Store) {
         for progress in &entry.progress {
+            self.control.latest_us = self.control.latest_us.max(progress.txn.timestamp_us);
             self.change_txn(position, progress.txn, store, |state| {
                 state.results.pieces.extend(progress.results.pieces.iter().cloned());
                 state.results.refused = progress.results.refused.clone();
@@ -298,14 +416,16 @@ impl Table {
             });
         }
         // The last one is forgotten last.
-        let last = entry.executed.iter().max();
+        let last = entry.executed.iter().map(|vertex| vertex.txn).max();
         let last_of_all = entry.cycle.iter().map(|vertex| vertex.txn).max();
-        let cycle_at = last.copied().zip(last_of_all);
-        for txn in &entry.executed {
-            self.change_txn(position, *txn, store, |state| {
-                state.is_executed = true;
+        let cycle_at = last.zip(last_of_all);
+        for vertex in &entry.executed {
+            let number = self.next_execution(vertex.txn, position, store);
+            self.change_txn(position, vertex.txn, store, |state| {
+                state.executed = Some(number);
+                state.vertex = Some(Box::new(vertex.clone()));
                 state.cycle_at = cycle_at;
-                if last == Some(txn) {
+                if last == Some(vertex.txn) {
                     state.cycle = entry.cycle.clone();
                 }
             });
@@ -354,10 +474,10 @@ impl Table {
         }
     }
 
-    /// Forgets transactions that have been executed everywhere, unless others on a cycle with them may not have been. A
-    /// server that has to execute one of these asks for the whole cycle.
+    /// Forgets transactions that all replicas know to be forgotten, unless others on a cycle with them are not. A replica
+    /// that has to execute one of these asks for the whole cycle.
     fn forget(&mut self, store: &mut dyn Store) {
-        let first = Version::at(self.window().forget_us);
+        let first = Version::at(self.control.window.gone_us);
         let old: Vec<Version> =
             self.open.range(..first).chain(self.over.range(..first)).copied().collect();
         for txn in old {
@@ -367,10 +487,123 @@ impl Table {
                 _ => false,
             };
             if !is_kept {
-                self.open.remove(&txn);
-                self.over.remove(&txn);
-                self.cells.forget(&name, &mut Held { held: &mut self.held, store });
+                self.remove(txn, store);
             }
+        }
+    }
+
+    fn remove(&mut self, txn: Version, store: &mut dyn Store) {
+        self.open.remove(&txn);
+        self.over.remove(&txn);
+        self.cells.forget(&name_of_txn(txn), &mut Held { held: &mut self.held, store });
+    }
+
+    /// All data was copied from another replica. Transactions that it did not know, and that began before everything was
+    /// settled there, are never executed.
+    fn drop_dead(&mut self, store: &mut dyn Store) {
+        let settled = Version::at(self.window().settled_us);
+        let old: Vec<Version> = self.open.range(..settled).copied().collect();
+        for txn in old {
+            if self.txn(txn, store).is_some_and(|state| state.executed.is_none()) {
+                self.remove(txn, store);
+            }
+        }
+    }
+
+    // Copying.
+
+    /// Another replica begins to copy the data. What was changed and is not in the store comes last.
+    pub(super) fn begin_copy(&mut self) {
+        let held = self.held.next.keys().chain(self.held.later.keys()).cloned();
+        let unstored = self.cells.unstored_keys().cloned();
+        self.changed = Some(held.chain(unstored).chain([name_of_control()]).collect());
+    }
+
+    /// The other replica has everything, or is gone.
+    pub(super) fn end_copy(&mut self) {
+        self.changed = None;
+    }
+
+    /// What the store has after a name.
+    pub(super) fn page(
+        &mut self,
+        after: Option<&Key>,
+        store: &mut dyn Store,
+    ) -> (Vec<(Key, Vec<u8>)>, Option<CopyFrom>) {
+        let mut cells = Vec::new();
+        let after = after.map(|key| key.as_bytes());
+        let more = store.scan(after, COPIED_AT_ONCE, &mut |name, state| {
+            cells.push((Key::from(name), state.to_vec()));
+        });
+        let next = match cells.last().filter(|_| more) {
+            Some((last, _)) => Some(CopyFrom::After(last.clone())),
+            None => Some(CopyFrom::Changed),
+        };
+        (cells, next)
+    }
+
+    /// Whether something has changed since the copy began that was not sent.
+    pub(super) fn has_changed(&self) -> bool {
+        self.changed.as_ref().is_some_and(|changed| !changed.is_empty())
+    }
+
+    /// Some of what has changed since the copy began.
+    pub(super) fn changed_page(
+        &mut self,
+        store: &mut dyn Store,
+    ) -> (Vec<(Key, Vec<u8>)>, Option<CopyFrom>) {
+        let mut changed = self.changed.take().unwrap_or_default();
+        let (mut cells, mut size) = (Vec::new(), 0);
+        while let Some(name) = changed.pop_first() {
+            let state = encode_cell(self.get(&name, store));
+            size += name.len() + state.len();
+            cells.push((name, state));
+            if size >= COPIED_AT_ONCE {
+                break;
+            }
+        }
+        let is_last = changed.is_empty();
+        self.changed = Some(changed);
+        (cells, (!is_last).then_some(CopyFrom::Changed))
+    }
+
+    fn take_copied(&mut self, position: u64, copied: &Copied, store: &mut dyn Store) {
+        self.control.latest_us = self.control.latest_us.max(copied.latest_us);
+        for (name, state) in &copied.cells {
+            let cell = match state.is_empty() {
+                true => Cell::Nothing,
+                false => decode_cell_of_another(state).unwrap_or_default(),
+            };
+            match (txn_of_name(name.as_bytes()), cell) {
+                (Some(txn), Cell::Txn(state)) => {
+                    if txn.timestamp_us >= self.control.window.gone_us {
+                        self.change_or_begin(position, txn, store, |own| {
+                            let vote = core::mem::take(&mut own.vote);
+                            let work = own.work.take();
+                            *own = *state;
+                            own.vote = vote;
+                            own.work = own.work.take().or(work);
+                        });
+                    }
+                }
+                (Some(_), _) => {}
+                (None, Cell::Control(control)) => {
+                    let own = &mut self.control;
+                    own.window = own.window.and(control.window);
+                    own.executed = own.executed.max(control.executed);
+                    own.latest_us = own.latest_us.max(control.latest_us);
+                    own.set = control.set.or(own.set.take());
+                    self.use_set();
+                }
+                (None, cell @ (Cell::Row(_) | Cell::Nothing)) => {
+                    *self.change(name, position, store) = cell;
+                }
+                (None, Cell::Txn(_)) => {}
+            }
+        }
+        self.control_changed(position, store);
+        if copied.next.is_none() {
+            self.forget(store);
         }
     }
 
@@ -390,9 +623,8 @@ impl Table {
             });
             let last = found.last().map(|(name, _)| name.clone());
             for (name, cell) in found {
-                if let (Some(txn), Cell::Txn(state)) = (txn_of_name(&name), cell) {
-                    let known = if state.is_over { &mut self.over } else { &mut self.open };
-                    known.insert(txn);
+                if let (Some(txn), Cell::Txn(_)) = (txn_of_name(&name), cell) {
+                    self.open.insert(txn);
                 }
             }
             match last.filter(|_| more) {

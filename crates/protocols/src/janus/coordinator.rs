@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use serried_actor::{Actor, Context, Coordinate, Group, Settings};
+use serried_actor::{Actor, Context, Coordinate, Settings};
 use serried_model::{NodeId, TxnId, Version};
 use serried_parts::{VersionClock, patience_with_proxy};
 use serried_procedures::{
@@ -13,15 +13,13 @@ use serried_procedures::{
 };
 
 use super::in_use::InUse;
+use super::members::Members;
 use super::message::{
-    self, CallOf, End, Inquired, Message, NotAccepted, PieceResult, Reply, Request, Results, Task,
+    self, Ballot, CallOf, End, Message, NotAccepted, PieceResult, Reply, Request, Results, Task,
     Work,
 };
 use super::run::{Requests, Run, Step};
-use super::{OF_SETS, server, sound};
-
-/// How long ends are collected before partitions are notified.
-const TELL_AFTER: Duration = Duration::from_millis(10);
+use super::{OF_SETS, sound};
 
 /// How long to wait before a call is started again under another set of procedures.
 const START_AGAIN: Duration = Duration::from_millis(20);
@@ -29,7 +27,7 @@ const START_AGAIN: Duration = Duration::from_millis(20);
 /// The coordinator of one client's calls.
 #[derive(Debug)]
 pub struct Coordinator {
-    group: Group,
+    members: Members,
     clock: VersionClock,
     /// The time from which calls have to begin, in microseconds.
     from_us: u64,
@@ -38,8 +36,8 @@ pub struct Coordinator {
     requests: BTreeMap<TxnId, Running>,
     /// By transaction, the requests that are about it.
     by_version: BTreeMap<Version, BTreeSet<TxnId>>,
-    /// By partition, the transactions that were executed everywhere.
-    ended: BTreeMap<u16, Vec<Version>>,
+    /// The replicas that have not answered in time, and have not answered since.
+    slow: BTreeSet<NodeId>,
 }
 
 /// A request of a session.
@@ -56,10 +54,8 @@ enum Phase {
     Waits(Operation),
     /// A call or a registration, and what it can be started again from.
     Runs { run: Box<Run>, set: Option<Arc<InUse>>, again: Option<Operation> },
-    /// What partitions know of a call.
-    Inquires { call: Version, unknown: BTreeMap<u16, u64> },
-    /// The set of procedures that is in use, for a session.
-    Lists,
+    /// The set of procedures that is in use, for a session, as replicas have reported it.
+    Lists(BTreeMap<NodeId, (u64, Arc<ProcedureSet>)>),
 }
 
 /// The timers of a coordinator.
@@ -67,38 +63,39 @@ enum Phase {
 pub enum Timer {
     /// Repeat the unanswered messages of a request.
     Repeat(TxnId),
-    /// Notify partitions of transactions that were executed everywhere.
-    Tell,
 }
 
 type Cx<'a> = Context<'a, Coordinator>;
 
 impl Coordinator {
     /// A coordinator for a client of `group`.
-    pub fn new(group: Group, _settings: &Settings) -> Coordinator {
+    pub fn new(members: Members, _settings: &Settings) -> Coordinator {
         Coordinator {
-            group,
+            members,
             clock: VersionClock::default(),
             from_us: 0,
             set: None,
             requests: BTreeMap::new(),
             by_version: BTreeMap::new(),
-            ended: BTreeMap::new(),
+            slow: BTreeSet::new(),
         }
     }
 
-    fn send(&self, at: u16, request: Request, cx: &mut Cx<'_>) {
-        cx.send(server(&self.group, at), Message::Request(request));
+    fn send_all(&self, requests: Requests, cx: &mut Cx<'_>) {
+        for (to, request) in requests {
+            cx.send(to, Message::Request(request));
+        }
     }
 
-    fn send_all(&self, requests: Requests, cx: &mut Cx<'_>) {
-        for (at, request) in requests {
-            self.send(at, request, cx);
+    /// Asks for the set of procedures that is in use.
+    fn ask_for_set(&self, cx: &mut Cx<'_>) {
+        for to in self.members.of(OF_SETS) {
+            cx.send(to, Message::Request(Request::Set));
         }
     }
 
     fn repeat_later(&self, txn: TxnId, repeated: u32, cx: &mut Cx<'_>) {
-        cx.set_timer(Timer::Repeat(txn), patience_with_proxy(&self.group, repeated));
+        cx.set_timer(Timer::Repeat(txn), patience_with_proxy(self.members.group(), repeated));
     }
 
     /// Begins a request, or begins it again.
@@ -107,24 +104,25 @@ impl Coordinator {
         match operation {
             Operation::Call { procedure, inputs } => self.call(txn, procedure, inputs, known, cx),
             Operation::Inquire { call } => {
-                let phase = Phase::Inquires { call, unknown: BTreeMap::new() };
-                self.requests.insert(txn, Running { repeated: 0, phase });
-                self.by_version.entry(call).or_default().insert(txn);
-                self.inquire(txn, cx);
+                let all = 0..self.members.partitions();
+                let ballot = self.next_ballot(Ballot::FIRST, cx);
+                let run = Run::unknown(call, all, ballot, &self.slow);
+                self.run(txn, run, None, None, cx);
             }
             Operation::Register { set, replaces } => {
                 let again =
                     replaces.is_none().then(|| Operation::Register { set: set.clone(), replaces });
                 // Each request names the version that it replaces, so that one which arrives late replaces no later one.
                 let replaces = replaces.unwrap_or(known.version());
-                let participants = (0..self.group.partitions()).collect();
+                let participants = (0..self.members.partitions()).collect();
                 let work = Work { participants, task: Task::Register { set, replaces } };
                 let version = self.next_version(cx);
-                self.run(txn, Run::new(version, Arc::new(work)), None, again, cx);
+                self.run(txn, Run::new(version, Arc::new(work), &self.slow), None, again, cx);
             }
             Operation::List => {
-                self.requests.insert(txn, Running { repeated: 0, phase: Phase::Lists });
-                self.send(OF_SETS, Request::Set, cx);
+                let phase = Phase::Lists(BTreeMap::new());
+                self.requests.insert(txn, Running { repeated: 0, phase });
+                self.ask_for_set(cx);
                 self.repeat_later(txn, 0, cx);
             }
             Operation::GiveUp => {}
@@ -134,7 +132,7 @@ impl Coordinator {
     /// Asks for the set of procedures that is in use.
     fn wait(&mut self, txn: TxnId, operation: Operation, cx: &mut Cx<'_>) {
         self.requests.insert(txn, Running { repeated: 0, phase: Phase::Waits(operation) });
-        self.send(OF_SETS, Request::Set, cx);
+        self.ask_for_set(cx);
         self.repeat_later(txn, 0, cx);
     }
 
@@ -143,6 +141,13 @@ impl Coordinator {
         let timestamp_us = clock.timestamp_us.max(self.from_us);
         self.from_us = self.from_us.max(timestamp_us + 1);
         Version { timestamp_us, ..clock }
+    }
+
+    /// A ballot of this client alone, later than another one.
+    fn next_ballot(&mut self, after: Ballot, cx: &mut Cx<'_>) -> Ballot {
+        let number = self.next_version(cx).timestamp_us.max(after.number + 1);
+        self.from_us = self.from_us.max(number + 1);
+        Ballot { number, by: cx.id() }
     }
 
     // Calls.
@@ -165,10 +170,11 @@ impl Coordinator {
             return self.end(txn, Outcome::InvalidInputs(wrong), cx);
         }
         let of = CallOf { set: set.version(), procedure: at as u16, inputs: inputs.clone() };
-        let participants = set.participants(&of, &self.group);
+        let participants = set.participants(&of, self.members.group());
         let version = self.next_version(cx);
         cx.output((txn, Output::Began(version)));
-        let run = Run::new(version, Arc::new(Work { participants, task: Task::Call(of) }));
+        let work = Work { participants, task: Task::Call(of) };
+        let run = Run::new(version, Arc::new(work), &self.slow);
         let again = Operation::Call { procedure: name, inputs };
         self.run(txn, run, Some(set), Some(again), cx);
     }
@@ -182,7 +188,7 @@ impl Coordinator {
         cx: &mut Cx<'_>,
     ) {
         self.by_version.entry(run.txn()).or_default().insert(txn);
-        let step = run.begin();
+        let step = run.begin(&self.members);
         let phase = Phase::Runs { run: Box::new(run), set, again };
         self.requests.insert(txn, Running { repeated: 0, phase });
         self.repeat_later(txn, 0, cx);
@@ -206,9 +212,7 @@ impl Coordinator {
     fn on_not_accepted(&mut self, txn: TxnId, why: NotAccepted, cx: &mut Cx<'_>) {
         let Some(Running { phase, .. }) = self.forget(txn) else { return };
         let (again, is_registration) = match phase {
-            Phase::Runs { again, run, .. } => {
-                (again, matches!(run.work().task, Task::Register { .. }))
-            }
+            Phase::Runs { again, run, .. } => (again, is_registration(&run)),
             _ => (None, false),
         };
         match (why, again) {
@@ -243,16 +247,22 @@ impl Coordinator {
     ) {
         let Some(Running { phase, .. }) = self.forget(txn) else { return };
         let Phase::Runs { run, set, again } = phase else { return };
-        if self.ended.is_empty() {
-            cx.set_timer(Timer::Tell, TELL_AFTER);
+        if end == Some(End::Void) {
+            return match again {
+                Some(again) => self.begin(txn, again, cx),
+                None if is_registration(&run) => {
+                    // The caller has named the version to be replaced.
+                    let version = self.set.as_ref().map_or(0, |set| set.version());
+                    self.finish(txn, Output::Registered(Registration::Superseded { version }), cx);
+                }
+                None => self.end(txn, Outcome::NoEffect, cx),
+            };
         }
-        for at in run.work().participants.iter() {
-            self.ended.entry(*at).or_default().push(run.txn());
-        }
-        match (end, &run.work().task) {
+        let Some(work) = run.work() else { return self.end(txn, Outcome::Unknown, cx) };
+        match (end, &work.task) {
             (None | Some(End::Executed), Task::Call(of)) => {
                 // Without its set, an old call was executed, and its results are unknown.
-                let outcome = set.filter(|set| set.version() == of.set);
+                let outcome = set.or(self.set.clone()).filter(|set| set.version() == of.set);
                 let outcome = outcome.and_then(|set| outcome_of(of, &set, results));
                 self.end(txn, outcome.unwrap_or(Outcome::Forgotten), cx);
             }
@@ -280,56 +290,11 @@ impl Coordinator {
         }
     }
 
-    // Inquiries.
-
-    fn inquire(&mut self, txn: TxnId, cx: &mut Cx<'_>) {
-        let Some(Running { repeated, phase: Phase::Inquires { call, .. } }) =
-            self.requests.get(&txn)
-        else {
-            return;
-        };
-        for at in 0..self.group.partitions() {
-            self.send(at, Request::Inquire { txn: *call }, cx);
-        }
-        self.repeat_later(txn, *repeated, cx);
-    }
-
-    fn on_known(&mut self, txn: TxnId, at: u16, known: Inquired, cx: &mut Cx<'_>) {
-        let Some(Running { phase: Phase::Inquires { call, unknown }, .. }) =
-            self.requests.get_mut(&txn)
-        else {
-            return;
-        };
-        let call = *call;
-        match known {
-            Inquired::Begun(work) => {
-                let needed = match &work.task {
-                    Task::Call(of) => of.set,
-                    Task::Register { .. } => return self.end(txn, Outcome::Unknown, cx),
-                };
-                let Some(set) = self.set.clone().filter(|set| set.version() >= needed) else {
-                    // This client does not know the set yet.
-                    self.set = None;
-                    return;
-                };
-                self.run(txn, Run::new(call, work).insisting(), Some(set), None, cx);
-            }
-            Inquired::Forgotten => self.end(txn, Outcome::Forgotten, cx),
-            Inquired::Unknown { from_us } => {
-                unknown.insert(at, from_us);
-                let is_closed = |from_us: &u64| *from_us > call.timestamp_us;
-                let all = unknown.len() == usize::from(self.group.partitions());
-                if all && unknown.values().all(is_closed) {
-                    self.end(txn, Outcome::NoEffect, cx);
-                }
-            }
-        }
-    }
-
     // Sets of procedures.
 
-    fn on_set(&mut self, at: u16, version: u64, set: Arc<ProcedureSet>, cx: &mut Cx<'_>) {
-        if at != OF_SETS {
+    /// A replica reports the set in use. It does not while it knows of a registration that is not executed.
+    fn on_set(&mut self, from: NodeId, version: u64, set: Arc<ProcedureSet>, cx: &mut Cx<'_>) {
+        if from.partition() != OF_SETS {
             return; // Only this partition is asked.
         }
         let is_new = self.set.as_ref().is_none_or(|known| known.version() < version);
@@ -337,22 +302,30 @@ impl Coordinator {
         if is_new && set.validate().is_ok() {
             self.set = Some(Arc::new(InUse::new(version, set.clone())));
         }
-        let mut begin = Vec::new();
+        let majority = self.members.majority();
+        let (mut begin, mut listed) = (Vec::new(), Vec::new());
         for (txn, running) in &mut self.requests {
             match &mut running.phase {
                 Phase::Waits(operation) if self.set.is_some() => {
                     begin.push((*txn, operation.clone()));
                 }
-                Phase::Lists => begin.push((*txn, Operation::List)),
+                Phase::Lists(reported) => {
+                    reported.insert(from, (version, set.clone()));
+                    // One of a majority has taken part in the last registration.
+                    if reported.len() >= majority {
+                        let last = reported.values().max_by_key(|(version, _)| *version);
+                        listed.extend(last.map(|(version, set)| (*txn, *version, set.clone())));
+                    }
+                }
                 _ => {}
             }
         }
         for (txn, operation) in begin {
-            let running = self.requests.remove(&txn).expect("it waits");
-            match (running.phase, operation) {
-                (Phase::Lists, _) => self.finish(txn, Output::Set(version, set.clone()), cx),
-                (_, operation) => self.begin(txn, operation, cx),
-            }
+            self.requests.remove(&txn);
+            self.begin(txn, operation, cx);
+        }
+        for (txn, version, set) in listed {
+            self.finish(txn, Output::Set(version, set), cx);
         }
     }
 
@@ -372,8 +345,7 @@ impl Coordinator {
         let running = self.requests.remove(&txn)?;
         let version = match &running.phase {
             Phase::Runs { run, .. } => run.txn(),
-            Phase::Inquires { call, .. } => *call,
-            Phase::Waits(_) | Phase::Lists => return Some(running),
+            Phase::Waits(_) | Phase::Lists(_) => return Some(running),
         };
         if let Some(requests) = self.by_version.get_mut(&version) {
             requests.remove(&txn);
@@ -388,47 +360,51 @@ impl Coordinator {
         let Some(running) = self.forget(txn) else { return };
         cx.cancel_timer(Timer::Repeat(txn));
         let outcome = match running.phase {
-            Phase::Runs { run, .. } => match run.work().task {
-                Task::Call(_) => Outcome::Unknown,
-                Task::Register { .. } => return,
-            },
-            Phase::Inquires { .. } => Outcome::Unknown,
+            Phase::Runs { run, .. } if is_registration(&run) => return,
+            Phase::Runs { .. } => Outcome::Unknown,
             Phase::Waits(Operation::Call { .. }) => Outcome::NoEffect,
             Phase::Waits(Operation::Inquire { .. }) => Outcome::Unknown,
-            Phase::Waits(_) | Phase::Lists => return,
+            Phase::Waits(_) | Phase::Lists(_) => return,
         };
         cx.output((txn, Output::Outcome(outcome)));
     }
 
     fn on_reply(&mut self, from: NodeId, reply: Reply, cx: &mut Cx<'_>) {
-        let at = from.partition();
         let about = |coordinator: &Coordinator, version: Version| -> Vec<TxnId> {
             coordinator.by_version.get(&version).into_iter().flatten().copied().collect()
         };
-        match reply {
-            Reply::PreAccepted { txn: version, .. }
-            | Reply::NotAccepted { txn: version, .. }
-            | Reply::Executed { txn: version, .. } => {
-                for txn in about(self, version) {
-                    if let Some(Running { phase: Phase::Runs { run, .. }, repeated }) =
-                        self.requests.get_mut(&txn)
-                    {
-                        *repeated = 0;
-                        let step = run.on_reply(at, reply.clone());
-                        self.take(txn, step, cx);
-                    }
-                }
+        self.slow.remove(&from);
+        let version = match &reply {
+            Reply::Set { version, set } => return self.on_set(from, *version, set.clone(), cx),
+            Reply::PreAccepted(reply) => reply.txn,
+            Reply::NotAccepted { txn, .. }
+            | Reply::Promised { txn, .. }
+            | Reply::Accepted { txn, .. }
+            | Reply::Replaced { txn, .. }
+            | Reply::Committed { txn, .. }
+            | Reply::Executed { txn, .. } => *txn,
+            // Only replicas ask for these.
+            Reply::Status { .. }
+            | Reply::Results { .. }
+            | Reply::Fetched { .. }
+            | Reply::Have { .. }
+            | Reply::Copied(_)
+            | Reply::Joined { .. } => return,
+        };
+        for txn in about(self, version) {
+            if let Some(Running { phase: Phase::Runs { run, .. }, repeated }) =
+                self.requests.get_mut(&txn)
+            {
+                *repeated = 0;
+                let step = run.on_reply(from, reply.clone(), &self.members);
+                self.take(txn, step, cx);
             }
-            Reply::Set { version, set } => self.on_set(at, version, set, cx),
-            Reply::Known { txn: version, known } => {
-                for txn in about(self, version) {
-                    self.on_known(txn, at, known.clone(), cx);
-                }
-            }
-            // Only servers ask for these.
-            Reply::Status { .. } | Reply::Results { .. } => {}
         }
     }
+}
+
+fn is_registration(run: &Run) -> bool {
+    run.work().is_some_and(|work| matches!(work.task, Task::Register { .. }))
 }
 
 /// The outcome of a call that was executed. None if results are missing: no correct servers report that.
@@ -480,7 +456,7 @@ impl Actor for Coordinator {
 
     fn on_message(&mut self, from: NodeId, message: Message, cx: &mut Cx<'_>) {
         match message {
-            Message::Reply(reply) if sound::to_client(from, &reply, &self.group) => {
+            Message::Reply(reply) if sound::to_client(from, &reply, &self.members) => {
                 self.on_reply(from, reply, cx);
             }
             _ => cx.reject(|| {
@@ -490,29 +466,30 @@ impl Actor for Coordinator {
     }
 
     fn on_timer(&mut self, timer: Timer, cx: &mut Cx<'_>) {
-        let txn = match timer {
-            Timer::Repeat(txn) => txn,
-            Timer::Tell => {
-                for (at, txns) in core::mem::take(&mut self.ended) {
-                    self.send(at, Request::End(txns), cx);
-                }
-                return;
-            }
-        };
+        let Timer::Repeat(txn) = timer;
         let Some(running) = self.requests.get_mut(&txn) else { return };
         running.repeated += 1;
         let repeated = running.repeated;
-        let requests = match &running.phase {
-            Phase::Waits(_) | Phase::Lists => vec![(OF_SETS, Request::Set)],
-            Phase::Runs { run, .. } => run.unanswered(),
-            Phase::Inquires { .. } => {
-                if self.set.is_none() {
-                    self.send(OF_SETS, Request::Set, cx);
+        match &mut running.phase {
+            Phase::Waits(_) | Phase::Lists(_) => self.ask_for_set(cx),
+            Phase::Runs { run, .. } => match run.outbid() {
+                Some(ballot) => {
+                    let ballot = self.next_ballot(ballot, cx);
+                    let Some(Running { phase: Phase::Runs { run, .. }, .. }) =
+                        self.requests.get_mut(&txn)
+                    else {
+                        return;
+                    };
+                    let requests = run.restart(ballot, &self.members);
+                    self.send_all(requests, cx);
                 }
-                return self.inquire(txn, cx);
-            }
-        };
-        self.send_all(requests, cx);
+                None => {
+                    self.slow.extend(run.silent(&self.members));
+                    let step = run.hurry(&self.members);
+                    self.take(txn, step, cx);
+                }
+            },
+        }
         self.repeat_later(txn, repeated, cx);
     }
 }

@@ -1,4 +1,4 @@
-//! A transaction that a server has taken on and not executed.
+//! A transaction that a replica knows and has not executed.
 
 use std::sync::Arc;
 
@@ -6,16 +6,14 @@ use serried_actor::Timestamp;
 use serried_model::NodeId;
 
 use super::super::execution::Execution;
-use super::super::message::{Edge, End, Results, Work};
+use super::super::message::{End, Results, Work};
 use super::super::table::Txn;
 
-/// A transaction that was taken on here and is not executed.
+/// A transaction that is known here and not executed.
 #[derive(Debug)]
 pub(super) struct Live {
     pub(super) work: Arc<Work>,
-    /// The transactions before it, by its pieces here. In ascending order, each once.
-    pub(super) edges: Vec<Edge>,
-    /// The position of the record with which it began.
+    /// The position of the record with which it was taken on; 0 if it was not.
     pub(super) began: u64,
     /// The coordinators to answer when it is executed.
     pub(super) committers: Vec<NodeId>,
@@ -27,10 +25,9 @@ pub(super) struct Live {
 }
 
 impl Live {
-    pub(super) fn new(work: Arc<Work>, edges: Vec<Edge>, began: u64, now: Timestamp) -> Live {
+    pub(super) fn new(work: Arc<Work>, began: u64, now: Timestamp) -> Live {
         Live {
             work,
-            edges,
             began,
             committers: Vec::new(),
             heard: now,
@@ -39,12 +36,12 @@ impl Live {
         }
     }
 
-    /// Goes on with a transaction after a restart.
-    pub(super) fn resumed(state: &Txn, now: Timestamp) -> Live {
-        Live {
+    /// Goes on with a transaction after a restart, if it is known what it does.
+    pub(super) fn resumed(state: &Txn, now: Timestamp) -> Option<Live> {
+        Some(Live {
             execution: Execution::resumed(state.results.clone()),
             end: state.end.clone(),
-            ..Live::new(state.work.clone(), state.edges.clone(), state.began, now)
-        }
+            ..Live::new(state.work.clone()?, state.vote.began, now)
+        })
     }
 }

@@ -1,0 +1,338 @@
+//! What comes before a transaction, as it is learned from others.
+
+use core::time::Duration;
+use std::sync::Arc;
+
+use serried_model::{NodeId, Version};
+
+use super::super::Mutation;
+use super::super::message::{
+    Ancestors, Commit, End, Entry, Message, NotAccepted, Reply, Request, Results, Vertex, Work,
+};
+use super::live::Live;
+use super::{Cx, Replica};
+use crate::frameworks::chopped::order::Known;
+
+/// How many transactions are compared with another replica at a time.
+pub(super) const COMPARED_AT_ONCE: usize = 4096;
+
+impl Replica {
+    pub(super) fn on_commit(
+        &mut self,
+        from: NodeId,
+        Commit { vertex, ancestors }: &Commit,
+        cx: &mut Cx<'_>,
+    ) {
+        let txn = vertex.txn;
+        if !self.executes() {
+            return; // It learns of the transaction later.
+        }
+        if let Some(live) = self.live.get_mut(&txn) {
+            live.heard = cx.now();
+            if !live.committers.contains(&from) {
+                live.committers.push(from);
+            }
+        } else if self.table.has_begun(txn) && !self.wanted.contains_key(&txn) {
+            return self.answer_commit(from, txn, cx);
+        } else if txn.timestamp_us < self.table.windows().gone_us {
+            let why = NotAccepted::Forgotten;
+            return self.reply(from, Reply::NotAccepted { txn, why }, cx);
+        }
+        self.learn(ancestors, Some(vertex), cx);
+    }
+
+    /// Reports what came of a transaction that was executed.
+    pub(super) fn answer_commit(&mut self, to: NodeId, txn: Version, cx: &mut Cx<'_>) {
+        let Some(state) = self.table.txn(txn, cx.store()) else { return };
+        if let Some(end) = state.end.clone().filter(|_| state.executed.is_some()) {
+            let results = state.results.clone();
+            self.reply(to, Reply::Executed { txn, end, results }, cx);
+        }
+    }
+
+    /// A transaction has pieces here. If it is not known, it is asked for.
+    fn want(&mut self, txn: Version, cx: &Cx<'_>) {
+        let is_known = self.live.contains_key(&txn)
+            || self.table.has_begun(txn)
+            || txn.timestamp_us < self.table.windows().gone_us;
+        if !is_known {
+            self.wanted.entry(txn).or_insert(cx.now());
+        }
+    }
+
+    /// The replica takes part in an agreement on a transaction. If it does not know what it does, it asks for that.
+    pub(super) fn want_work(&mut self, txn: Version, cx: &mut Cx<'_>) {
+        let state = self.table.txn(txn, cx.store());
+        let is_executed = state.is_some_and(|state| state.executed.is_some());
+        if !is_executed && !self.live.contains_key(&txn) {
+            self.wanted.entry(txn).or_insert(cx.now());
+        }
+    }
+
+    /// Wants the transactions that have pieces here.
+    fn want_all_of(&mut self, vertex: &Vertex, cx: &Cx<'_>) {
+        let own = self.partition();
+        if vertex.participants.contains(&own) {
+            self.want(vertex.txn, cx);
+        }
+        if !self.is_alone() {
+            for edge in vertex.edges.iter().filter(|edge| edge.at == own) {
+                self.want(edge.from, cx);
+            }
+        }
+    }
+
+    /// Learns of transactions, and executes what has become possible.
+    pub(super) fn learn(
+        &mut self,
+        Ancestors { commit, cycles, executed }: &Ancestors,
+        own: Option<&Vertex>,
+        cx: &mut Cx<'_>,
+    ) {
+        if !self.executes() {
+            return;
+        }
+        let on_cycles = || cycles.iter().flat_map(|cycle| cycle.iter());
+        for vertex in commit.iter().chain(on_cycles()).chain(own) {
+            self.want_all_of(vertex, cx);
+        }
+        let mut open = Vec::new();
+        for txn in executed {
+            let is_here = self.live.contains_key(txn) || self.wanted.contains_key(txn);
+            if !is_here && !self.running.contains_key(txn) {
+                self.graph.decide(*txn);
+                open.push(*txn);
+            }
+        }
+        for cycle in cycles {
+            let members: Arc<[Version]> = cycle.iter().map(|vertex| vertex.txn).collect();
+            for txn in members.iter() {
+                if !self.is_decided(*txn) && !self.running.contains_key(txn) {
+                    self.graph.is_on_cycle(*txn, members.clone());
+                    open.push(*txn);
+                }
+            }
+        }
+        for vertex in commit.iter().chain(on_cycles()).chain(own) {
+            if !self.is_decided(vertex.txn) && self.graph.commit(vertex) {
+                open.push(vertex.txn);
+            }
+        }
+        for txn in &open {
+            self.answer_askers(*txn, cx);
+        }
+        self.execute_all(open, cx);
+    }
+
+    /// What is known of a transaction.
+    pub(super) fn known(&self, txn: Version) -> Known<'_> {
+        if self.is_decided(txn) {
+            return Known::Decided;
+        }
+        if self.running.contains_key(&txn) {
+            // Others wait until its whole group is executed.
+            return match self.mutation.is(Mutation::HoldsNoPlace) {
+                true => Known::Decided,
+                false => Known::Open,
+            };
+        }
+        let waits = self.blocked.cause(txn).is_some();
+        if waits || self.wanted.contains_key(&txn) || self.is_gated(txn) {
+            return Known::Open;
+        }
+        match self.graph.known(txn) {
+            Known::Open
+                if !self.live.contains_key(&txn)
+                    && self.mutation.is(Mutation::IgnoresOtherServers) =>
+            {
+                Known::Decided
+            }
+            known => known,
+        }
+    }
+
+    /// Whether a transaction that is to be executed here may come after others that have been forgotten elsewhere, and
+    /// were perhaps not executed here.
+    pub(super) fn is_gated(&self, txn: Version) -> bool {
+        let settled_us = self.table.window().settled_us;
+        self.live.contains_key(&txn)
+            && self.graph.vertex(txn).is_some_and(|vertex| vertex.floor_us > settled_us)
+    }
+
+    fn is_decided(&self, txn: Version) -> bool {
+        if self.live.contains_key(&txn) || self.wanted.contains_key(&txn) {
+            return false;
+        }
+        let is_gone = txn.timestamp_us < self.table.windows().gone_us;
+        self.graph.is_decided(txn) || self.table.has_begun(txn) || is_gone
+    }
+
+    /// Asks replicas for an ancestor that is known at a partition, unless they were asked lately.
+    pub(super) fn ask(&mut self, txn: Version, at: u16, cx: &mut Cx<'_>) {
+        let again = 2 * self.members.round_trip() + Duration::from_millis(50);
+        let now = cx.now();
+        let (last, times) = self.asked.get(&txn).copied().unwrap_or((now, 0));
+        if times > 0 && now.since(last) < again {
+            return;
+        }
+        self.asked.insert(txn, (now, times + 1));
+        if self.wanted.contains_key(&txn) || at == self.partition() {
+            for peer in self.peers.all().to_vec() {
+                self.send(peer, Request::Fetch { txn }, cx);
+            }
+            return;
+        }
+        let first = self.members.counterpart(self.id, at);
+        let to = match times {
+            0 => first,
+            _ => self.members.of(at).nth(times % self.members.count()).unwrap_or(first),
+        };
+        self.send(to, Request::Ask { txn }, cx);
+    }
+
+    pub(super) fn on_ask(&mut self, from: NodeId, txn: Version, cx: &mut Cx<'_>) {
+        if !self.executes() {
+            return;
+        }
+        if !self.is_alone() {
+            self.want(txn, cx);
+        }
+        let askers = self.askers.entry(txn).or_default();
+        if !askers.contains(&from) {
+            askers.push(from);
+        }
+        self.answer_askers(txn, cx);
+        if !self.live.contains_key(&txn) {
+            // It is not known, and the question comes again.
+            self.askers.remove(&txn);
+        }
+    }
+
+    /// Answers questions for a transaction, if it commits or has been executed.
+    pub(super) fn answer_askers(&mut self, txn: Version, cx: &mut Cx<'_>) {
+        if !self.askers.contains_key(&txn) {
+            return;
+        }
+        let ancestors = self.ancestors([txn].into_iter(), cx);
+        if ancestors == Ancestors::default() {
+            return;
+        }
+        for to in self.askers.remove(&txn).into_iter().flatten() {
+            let ancestors = ancestors.clone();
+            cx.send(to, Message::Reply(Reply::Status { txn, ancestors }));
+        }
+    }
+
+    pub(super) fn on_status(&mut self, txn: Version, ancestors: &Ancestors, cx: &mut Cx<'_>) {
+        self.asked.remove(&txn);
+        self.learn(ancestors, None, cx);
+    }
+
+    // Transactions that other replicas of the partition know.
+
+    pub(super) fn on_fetch(&mut self, from: NodeId, txn: Version, cx: &mut Cx<'_>) {
+        let state = self.table.txn(txn, cx.store());
+        let (work, vertex, is_void) = match state {
+            Some(state) => (
+                state.work.clone(),
+                state.vertex.as_ref().map(|vertex| (**vertex).clone()),
+                state.end == Some(End::Void),
+            ),
+            None => (None, None, false),
+        };
+        if is_void {
+            let results = Results::default();
+            return self.reply(from, Reply::Executed { txn, end: End::Void, results }, cx);
+        }
+        if work.is_none() {
+            return;
+        }
+        // The other replica has to execute it, so it needs the edges.
+        let mut ancestors = self.ancestors([txn].into_iter(), cx);
+        if let Some(vertex) = vertex {
+            let before: Vec<Version> = vertex.edges.iter().map(|edge| edge.from).collect();
+            let of_edges = self.ancestors(before.into_iter(), cx);
+            ancestors.executed.retain(|executed| *executed != txn);
+            ancestors.executed.extend(of_edges.executed);
+            ancestors.cycles.extend(of_edges.cycles);
+            ancestors.commit.extend(of_edges.commit);
+            ancestors.commit.push(vertex);
+        }
+        self.reply(from, Reply::Fetched { txn, work, ancestors }, cx);
+    }
+
+    pub(super) fn on_fetched(
+        &mut self,
+        txn: Version,
+        work: Option<Arc<Work>>,
+        ancestors: &Ancestors,
+        cx: &mut Cx<'_>,
+    ) {
+        if !self.executes() {
+            return;
+        }
+        self.asked.remove(&txn);
+        if let Some(work) = work
+            && self.wanted.contains_key(&txn)
+        {
+            if !work.participants.contains(&self.partition()) {
+                return cx.reject(|| format!("{txn} has no pieces here"));
+            }
+            self.record(Entry::Begin { txn, work: work.clone(), pre_accepted: None }, cx);
+            self.wanted.remove(&txn);
+            self.live.insert(txn, Live::new(work, 0, cx.now()));
+        }
+        self.learn(ancestors, None, cx);
+        self.execute_all(vec![txn], cx);
+    }
+
+    /// Another replica has executed these transactions.
+    pub(super) fn on_compare(&mut self, from: NodeId, mut txns: Vec<Version>, cx: &mut Cx<'_>) {
+        if !self.executes() {
+            return;
+        }
+        txns.truncate(COMPARED_AT_ONCE);
+        let mut have = Vec::new();
+        for txn in txns {
+            let is_gone = txn.timestamp_us < self.table.windows().gone_us;
+            let state = self.table.txn(txn, cx.store());
+            if is_gone || state.is_some_and(|state| state.executed.is_some()) {
+                have.push(txn);
+            } else if self.graph.vertex(txn).is_none() || !self.live.contains_key(&txn) {
+                self.want(txn, cx);
+                self.send(from, Request::Fetch { txn }, cx);
+            }
+        }
+        if !have.is_empty() {
+            let copy = self.table.copy();
+            self.reply(from, Reply::Have { copy, txns: have }, cx);
+        }
+    }
+
+    pub(super) fn on_have(&mut self, from: NodeId, copy: u64, txns: &[Version], cx: &mut Cx<'_>) {
+        if self.table.vote().chosen.copy_of(from) != Some(copy) {
+            return; // late: it has lost its disk, or others have forgotten what it lacks
+        }
+        let mut known = Vec::new();
+        for txn in txns {
+            if self.table.open().contains(txn)
+                && let Some(state) = self.table.txn(*txn, cx.store())
+                && state.executed.is_some()
+            {
+                known.push(*txn);
+            }
+        }
+        for txn in self.peers.on_have(from, &known) {
+            self.table.end(txn);
+            self.peers.end(txn);
+        }
+    }
+
+    /// A transaction was executed here.
+    pub(super) fn has_executed(&mut self, txn: Version) {
+        if self.peers.has_ended(txn) {
+            self.table.end(txn);
+            self.peers.end(txn);
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! What a replica knows of the other replicas of its partition: which have executed what, and how far they are.
+//!
+//! A transaction has *ended* at a partition when all replicas that are counted have executed it
+//! ([`super::configure`]). Each replica keeps what others need to execute it until then.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+
+use serried_actor::Timestamp;
+use serried_model::{NodeId, Version};
+
+use super::super::message::{Configuration, Report, Vote, Window};
+
+/// What is known of the other replicas of the partition.
+#[derive(Debug, Default)]
+pub(super) struct Peers {
+    /// All of them.
+    all: Vec<NodeId>,
+    /// The last configuration that is known.
+    configuration: Configuration,
+    /// When each was last heard of with the copy that is counted.
+    heard: BTreeMap<NodeId, Timestamp>,
+    /// Their last reports.
+    reports: BTreeMap<NodeId, Report>,
+    /// By transaction that was executed here and has not ended, the others that have executed it.
+    have: BTreeMap<Version, BTreeSet<NodeId>>,
+}
+
+impl Peers {
+    pub(super) fn new(all: Vec<NodeId>, configuration: Configuration, now: Timestamp) -> Peers {
+        let heard = all.iter().map(|peer| (*peer, now)).collect();
+        Peers { heard, configuration, all, ..Peers::default() }
+    }
+
+    pub(super) fn all(&self) -> &[NodeId] {
+        &self.all
+    }
+
+    /// Another configuration was chosen.
+    pub(super) fn configure(&mut self, configuration: Configuration, now: Timestamp) {
+        for peer in &self.all {
+            if configuration.copy_of(*peer) != self.configuration.copy_of(*peer) {
+                self.heard.insert(*peer, now);
+                for have in self.have.values_mut() {
+                    have.remove(peer);
+                }
+            }
+        }
+        self.configuration = configuration;
+    }
+
+    /// The others that are counted.
+    fn counted(&self) -> impl Iterator<Item = NodeId> {
+        self.all.iter().copied().filter(|peer| self.configuration.copy_of(*peer).is_some())
+    }
+
+    /// How many others are not counted.
+    pub(super) fn absent(&self) -> usize {
+        self.all.len() - self.counted().count()
+    }
+
+    pub(super) fn on_report(&mut self, from: NodeId, report: Report, now: Timestamp) {
+        if self.configuration.copy_of(from) == Some(report.copy) {
+            self.heard.insert(from, now);
+        }
+        self.reports.insert(from, report);
+    }
+
+    /// Whether a replica, with the copy that is counted, was silent for long.
+    pub(super) fn is_silent(&self, peer: NodeId, now: Timestamp, after: Duration) -> bool {
+        self.heard.get(&peer).is_some_and(|heard| now.since(*heard) > after)
+    }
+
+    /// The votes of others for the next configuration.
+    pub(super) fn voters(&self) -> impl Iterator<Item = &Vote> {
+        let number = self.configuration.number;
+        let voters = self.reports.values().filter(|report| report.is_voter);
+        voters.map(|report| &report.vote).filter(move |vote| vote.chosen.number == number)
+    }
+
+    /// Others have executed these transactions.
+    pub(super) fn on_have(&mut self, from: NodeId, txns: &[Version]) -> Vec<Version> {
+        for txn in txns {
+            self.have.entry(*txn).or_default().insert(from);
+        }
+        txns.iter().copied().filter(|txn| self.has_ended(*txn)).collect()
+    }
+
+    /// Whether all that are counted have executed a transaction that was executed here.
+    pub(super) fn has_ended(&self, txn: Version) -> bool {
+        let have = self.have.get(&txn);
+        self.counted().all(|peer| have.is_some_and(|have| have.contains(&peer)))
+    }
+
+    /// A transaction has ended.
+    pub(super) fn end(&mut self, txn: Version) {
+        self.have.remove(&txn);
+    }
+
+    /// Forgets who has executed transactions that are not open.
+    pub(super) fn prune(&mut self, open: &BTreeSet<Version>) {
+        self.have.retain(|txn, _| open.contains(txn));
+    }
+
+    /// Those that have not executed a transaction, as far as is known.
+    pub(super) fn lack(&self, peer: NodeId, txn: Version) -> bool {
+        !self.have.get(&txn).is_some_and(|have| have.contains(&peer))
+    }
+
+    /// The reports of all replicas that are counted, if they have all data and know the same configuration.
+    fn usable(&self) -> Option<Vec<&Report>> {
+        let is_usable = |report: &&Report, peer: NodeId| {
+            report.is_whole
+                && report.vote.chosen.number == self.configuration.number
+                && self.configuration.copy_of(peer) == Some(report.copy)
+        };
+        let report = |peer| self.reports.get(&peer).filter(|report| is_usable(report, peer));
+        self.counted().map(report).collect()
+    }
+
+    /// The time below which all transactions of the partition have ended, and below which no other begins, if this
+    /// replica's own is `below_us`.
+    pub(super) fn below(&self, below_us: u64) -> Option<u64> {
+        let reports = self.usable()?;
+        Some(reports.iter().map(|report| report.below_us).chain([below_us]).min().unwrap_or(0))
+    }
+
+    /// What all that are counted know to be settled, and to be forgotten.
+    pub(super) fn floors(&self, window: Window) -> Option<(u64, u64)> {
+        let reports = self.usable()?;
+        let windows = || reports.iter().map(|report| report.window).chain([window]);
+        let settled = windows().map(|window| window.settled_us).min()?;
+        Some((settled, windows().map(|window| window.forget_us).min()?))
+    }
+
+    /// A replica that has all data, and in which everything has settled that began up to `latest_us`.
+    pub(super) fn source(&self, latest_us: u64, attempt: usize) -> Option<NodeId> {
+        let is_able = |peer: &&NodeId| {
+            self.reports.get(peer).is_some_and(|report| {
+                report.is_whole && (latest_us == 0 || report.window.settled_us > latest_us)
+            })
+        };
+        let able: Vec<NodeId> = self.all.iter().filter(is_able).copied().collect();
+        (!able.is_empty()).then(|| able[attempt % able.len()])
+    }
+}

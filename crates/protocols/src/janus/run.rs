@@ -1,0 +1,404 @@
+//! The coordination of a transaction.
+//!
+//! Replicas remember what they have taken on, accepted and executed. So several nodes can coordinate a transaction, one
+//! after the other or at the same time: the client, and replicas if the client is silent. Each uses ballots of its own.
+
+mod agreement;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serried_model::{NodeId, Version};
+
+use super::members::Members;
+use super::message::{
+    Accept, Ancestors, Ballot, Commit, Dependencies, Edge, End, NotAccepted, PreAccept, Reply,
+    Request, Results, Vertex, Work,
+};
+use agreement::{Agreement, Next, Quorum};
+
+/// A transaction that is being coordinated.
+#[derive(Debug)]
+pub(super) struct Run {
+    txn: Version,
+    /// What it does. None if that is to be found out.
+    work: Option<Arc<Work>>,
+    ballot: Ballot,
+    /// A later attempt of another coordinator.
+    outbid: Option<Ballot>,
+    parts: BTreeMap<u16, Part>,
+    /// What is known of transactions before this one: those that commit, and those that were executed.
+    committing: BTreeMap<Version, Vertex>,
+    cycles: Vec<Arc<[Vertex]>>,
+    executed: BTreeSet<Version>,
+    /// Whether a replica has taken it on, so that all have to.
+    insists: bool,
+    /// The replicas that have not answered lately.
+    slow: BTreeSet<NodeId>,
+    /// Whether a majority of each partition is enough.
+    hurries: bool,
+    phase: Phase,
+}
+
+/// How far it has come.
+#[derive(Debug)]
+enum Phase {
+    Agrees,
+    Commits(Arc<Commit>),
+    Voids,
+}
+
+/// How far a participant has come.
+#[derive(Debug, Default)]
+struct Part {
+    agreement: Agreement,
+    executed: Option<(End, Results)>,
+}
+
+/// Requests, each with the replica to which it goes.
+pub(super) type Requests = Vec<(NodeId, Request)>;
+
+/// What comes of a reply.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// These requests are to be sent; mostly none.
+    Send(Requests),
+    /// No replica has taken the transaction on, and none will under this version.
+    NotAccepted(NotAccepted),
+    /// A replica of each participant has executed it.
+    Executed(Option<End>, Vec<Results>),
+}
+
+fn nothing() -> Step {
+    Step::Send(Vec::new())
+}
+
+impl Run {
+    /// A transaction that no replica knows yet. `slow` are replicas that have not answered lately.
+    pub(super) fn new(txn: Version, work: Arc<Work>, slow: &BTreeSet<NodeId>) -> Run {
+        let parts = work.participants.iter().map(|at| (*at, Part::default())).collect();
+        Run::of(txn, Some(work), parts, slow)
+    }
+
+    /// Goes on with a transaction that some replica has taken on.
+    #[must_use]
+    pub(super) fn in_ballot(self, ballot: Ballot) -> Run {
+        Run { insists: true, ballot, ..self }
+    }
+
+    /// Finds out what has become of a transaction that may have pieces at these partitions. If they don't know what it
+    /// does, it becomes void there.
+    pub(super) fn unknown(
+        txn: Version,
+        at: impl IntoIterator<Item = u16>,
+        ballot: Ballot,
+        slow: &BTreeSet<NodeId>,
+    ) -> Run {
+        let parts = at.into_iter().map(|at| (at, Part::default())).collect();
+        Run::of(txn, None, parts, slow).in_ballot(ballot)
+    }
+
+    fn of(
+        txn: Version,
+        work: Option<Arc<Work>>,
+        parts: BTreeMap<u16, Part>,
+        slow: &BTreeSet<NodeId>,
+    ) -> Run {
+        Run {
+            txn,
+            work,
+            ballot: Ballot::FIRST,
+            outbid: None,
+            parts,
+            committing: BTreeMap::new(),
+            cycles: Vec::new(),
+            executed: BTreeSet::new(),
+            insists: false,
+            slow: slow.clone(),
+            hurries: false,
+            phase: Phase::Agrees,
+        }
+    }
+
+    pub(super) fn txn(&self) -> Version {
+        self.txn
+    }
+
+    pub(super) fn work(&self) -> Option<&Arc<Work>> {
+        self.work.as_ref()
+    }
+
+    /// A later attempt of another coordinator, if there is one: this one can only go on in a later one.
+    pub(super) fn outbid(&self) -> Option<Ballot> {
+        self.outbid.filter(|_| matches!(self.phase, Phase::Agrees))
+    }
+
+    /// Begins, or ends at once if there are no participants.
+    pub(super) fn begin(&self, members: &Members) -> Step {
+        match self.parts.is_empty() {
+            true => Step::Executed(None, Vec::new()),
+            false => Step::Send(self.unanswered(members)),
+        }
+    }
+
+    /// Begins another attempt.
+    pub(super) fn restart(&mut self, ballot: Ballot, members: &Members) -> Requests {
+        (self.ballot, self.outbid, self.insists) = (ballot, None, true);
+        self.parts.values_mut().for_each(|part| part.agreement.restart());
+        self.unanswered(members)
+    }
+
+    /// Some replicas have not answered in time: goes on without them if that is possible, and asks them again.
+    pub(super) fn hurry(&mut self, members: &Members) -> Step {
+        self.hurries = true;
+        if matches!(self.phase, Phase::Agrees) {
+            if self.parts.values().any(|part| part.agreement.has_refusals()) {
+                self.insist();
+            }
+            let at: Vec<u16> = self.parts.keys().copied().collect();
+            for at in at {
+                let next =
+                    self.with_quorum(at, members, |agreement, quorum| agreement.choose(quorum));
+                match self.follow(at, next, members) {
+                    Step::Send(_) => {}
+                    step => return step,
+                }
+            }
+        }
+        Step::Send(self.unanswered(members))
+    }
+
+    /// The replicas that have not answered.
+    pub(super) fn silent(&self, members: &Members) -> Vec<NodeId> {
+        let open = self.parts.iter().filter(|(_, part)| match self.phase {
+            Phase::Agrees => part.agreement.agreed().is_none(),
+            Phase::Commits(_) | Phase::Voids => false,
+        });
+        let of_part = |(at, part): (&u16, &Part)| {
+            members.of(*at).filter(|replica| part.agreement.lacks(*replica)).collect::<Vec<_>>()
+        };
+        open.flat_map(of_part).collect()
+    }
+
+    /// Handles the reply of a participant.
+    pub(super) fn on_reply(&mut self, from: NodeId, reply: Reply, members: &Members) -> Step {
+        let at = from.partition();
+        let Some(part) = self.parts.get_mut(&at) else { return nothing() };
+        match reply {
+            Reply::Executed { end, results, .. } => {
+                match self.phase {
+                    Phase::Agrees if end == End::Void => return self.void(members),
+                    Phase::Agrees => return nothing(), // What it commits with follows.
+                    Phase::Commits(_) | Phase::Voids => {}
+                }
+                part.executed.get_or_insert((end, results));
+                self.result()
+            }
+            Reply::NotAccepted { why, .. } => self.on_not_accepted(from, why, members),
+            _ if !matches!(self.phase, Phase::Agrees) => nothing(),
+            Reply::Committed { commit, .. } => {
+                if self.work.is_none() {
+                    return nothing(); // The one that knows the transaction executes it.
+                }
+                self.phase = Phase::Commits(commit);
+                Step::Send(self.unanswered(members))
+            }
+            Reply::PreAccepted(reply) if reply.ballot == self.ballot => {
+                if !part.agreement.hear(from, &reply.incarnations) {
+                    return nothing();
+                }
+                let Ancestors { commit, cycles, executed } = reply.ancestors.clone();
+                let is_new = |cycle: &Arc<[Vertex]>| !self.cycles.contains(cycle);
+                let cycles: Vec<_> = cycles.into_iter().filter(is_new).collect();
+                self.cycles.extend(cycles);
+                self.committing.extend(commit.into_iter().map(|vertex| (vertex.txn, vertex)));
+                self.executed.extend(executed);
+                if let (None, Some(work)) = (&self.work, &reply.work) {
+                    return self.found(work.clone(), members);
+                }
+                let is_known = reply.dependencies.is_some();
+                let next = self.with_quorum(at, members, |agreement, quorum| {
+                    agreement.on_pre_accepted(from, *reply, quorum)
+                });
+                let mut requests = match self.follow(at, next, members) {
+                    Step::Send(requests) => requests,
+                    step => return step,
+                };
+                if is_known && !self.insists {
+                    requests.extend(self.insist_at(members));
+                }
+                Step::Send(requests)
+            }
+            Reply::Accepted { ballot, incarnations, .. } if ballot == self.ballot => {
+                if !part.agreement.hear(from, &incarnations) {
+                    return nothing();
+                }
+                let next = part.agreement.on_accepted(from, members.majority());
+                self.follow(at, next, members)
+            }
+            Reply::Replaced { ballot, incarnations, .. } if ballot == self.ballot => {
+                part.agreement.hear(from, &incarnations);
+                self.outbid = Some(self.outbid.map_or(ballot, |known| known.max(ballot)));
+                nothing()
+            }
+            Reply::Promised { ballot, .. } if ballot > self.ballot => {
+                self.outbid = Some(self.outbid.map_or(ballot, |known| known.max(ballot)));
+                nothing()
+            }
+            _ => nothing(),
+        }
+    }
+
+    fn with_quorum(
+        &mut self,
+        at: u16,
+        members: &Members,
+        then: impl FnOnce(&mut Agreement, &Quorum<'_>) -> Next,
+    ) -> Next {
+        let (count, majority) = (members.count(), members.majority());
+        let slow: BTreeSet<NodeId> =
+            self.slow.iter().filter(|node| node.partition() == at).copied().collect();
+        let quorum = Quorum { count, majority, slow: &slow, hurries: self.hurries };
+        self.parts.get_mut(&at).map_or(Next::Nothing, |part| then(&mut part.agreement, &quorum))
+    }
+
+    /// It became known what the transaction does.
+    fn found(&mut self, work: Arc<Work>, members: &Members) -> Step {
+        self.parts.retain(|at, _| work.participants.contains(at));
+        for at in work.participants.iter() {
+            self.parts.entry(*at).or_default();
+        }
+        self.work = Some(work);
+        self.parts.values_mut().for_each(|part| part.agreement.ask_again());
+        Step::Send(self.unanswered(members))
+    }
+
+    fn on_not_accepted(&mut self, from: NodeId, why: NotAccepted, members: &Members) -> Step {
+        if why == NotAccepted::Forgotten {
+            return Step::NotAccepted(why);
+        }
+        // If it insists, the replica has answered a request from before that was known. The timer repeats it.
+        if self.insists || !matches!(self.phase, Phase::Agrees) {
+            return nothing();
+        }
+        if let Some(part) = self.parts.get_mut(&from.partition()) {
+            part.agreement.refuse(from, members.count());
+        }
+        let is_refused = |part: &Part| part.agreement.are_all_refusing(members.count());
+        match self.parts.values().all(is_refused) {
+            true => Step::NotAccepted(why),
+            false => nothing(),
+        }
+    }
+
+    fn insist(&mut self) {
+        self.insists = true;
+        self.parts.values_mut().for_each(|part| part.agreement.ask_again());
+    }
+
+    /// Asks those again that have refused.
+    fn insist_at(&mut self, members: &Members) -> Requests {
+        self.insists = true;
+        let mut requests = Vec::new();
+        for (at, part) in &mut self.parts {
+            if part.agreement.has_refusals() {
+                part.agreement.ask_again();
+                let again = members.of(*at).filter(|replica| part.agreement.lacks(*replica));
+                requests.extend(again.map(|replica| (replica, ())));
+            }
+        }
+        requests.into_iter().map(|(replica, ())| (replica, self.pre_accept())).collect()
+    }
+
+    fn follow(&mut self, at: u16, next: Next, members: &Members) -> Step {
+        match next {
+            Next::Nothing => nothing(),
+            Next::Propose => {
+                Step::Send(members.of(at).filter_map(|to| Some((to, self.accept(at)?))).collect())
+            }
+            Next::Agreed => self.commit(members),
+        }
+    }
+
+    /// Commits if all participants have agreed.
+    fn commit(&mut self, members: &Members) -> Step {
+        let agreed = |part: &Part| part.agreement.agreed().cloned();
+        let known: Vec<Dependencies> = self.parts.values().filter_map(agreed).collect();
+        let is_void = |dependencies: &Dependencies| dependencies.edges.is_none();
+        // Without knowing what it does, it is not known either which of these partitions it has pieces at.
+        let all_are_void = known.len() == self.parts.len() && known.iter().all(is_void);
+        if all_are_void || (self.work.is_some() && known.iter().any(is_void)) {
+            return self.void(members);
+        }
+        let Some(work) = self.work.as_ref().filter(|_| known.len() == self.parts.len()) else {
+            return nothing();
+        };
+        let edges = known.iter().filter_map(|dependencies| dependencies.edges.as_ref());
+        let edges: BTreeSet<Edge> = edges.flat_map(|edges| edges.iter().copied()).collect();
+        let vertex = Vertex {
+            txn: self.txn,
+            participants: work.participants.clone(),
+            edges: edges.into_iter().collect(),
+            floor_us: known.iter().map(|known| known.floor_us).max().unwrap_or(0),
+        };
+        let ancestors = Ancestors {
+            commit: core::mem::take(&mut self.committing).into_values().collect(),
+            cycles: core::mem::take(&mut self.cycles),
+            executed: core::mem::take(&mut self.executed).into_iter().collect(),
+        };
+        self.phase = Phase::Commits(Arc::new(Commit { vertex, ancestors }));
+        Step::Send(self.unanswered(members))
+    }
+
+    /// A partition has agreed that the transaction is void.
+    fn void(&mut self, members: &Members) -> Step {
+        self.phase = Phase::Voids;
+        Step::Send(self.unanswered(members))
+    }
+
+    fn result(&self) -> Step {
+        let mut end = None;
+        let mut all = Vec::with_capacity(self.parts.len());
+        for part in self.parts.values() {
+            let Some((of_part, results)) = &part.executed else { return nothing() };
+            // It is the same at all participants.
+            end = Some(of_part.clone());
+            all.push(results.clone());
+        }
+        Step::Executed(end, all)
+    }
+
+    /// The requests that were not answered.
+    pub(super) fn unanswered(&self, members: &Members) -> Requests {
+        let mut requests = Vec::new();
+        for (at, part) in &self.parts {
+            let request = match &self.phase {
+                _ if part.executed.is_some() => None,
+                Phase::Commits(commit) => Some(Request::Commit(commit.clone())),
+                Phase::Voids => Some(Request::Void { txn: self.txn }),
+                Phase::Agrees if part.agreement.agreed().is_some() => None,
+                Phase::Agrees => Some(self.accept(*at).unwrap_or_else(|| self.pre_accept())),
+            };
+            let Some(request) = request else { continue };
+            let is_agreeing = matches!(self.phase, Phase::Agrees);
+            let to = members.of(*at).filter(|to| !is_agreeing || part.agreement.lacks(*to));
+            requests.extend(to.map(|to| (to, request.clone())));
+        }
+        requests
+    }
+
+    fn pre_accept(&self) -> Request {
+        let (txn, work, insist) = (self.txn, self.work.clone(), self.insists);
+        Request::PreAccept(PreAccept { txn, work, insist, ballot: self.ballot })
+    }
+
+    fn accept(&self, at: u16) -> Option<Request> {
+        let agreement = &self.parts.get(&at)?.agreement;
+        Some(Request::Accept(Accept {
+            txn: self.txn,
+            ballot: self.ballot,
+            dependencies: agreement.proposal()?.clone(),
+            incarnations: agreement.incarnations().to_vec(),
+        }))
+    }
+}

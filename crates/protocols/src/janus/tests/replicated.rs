@@ -1,0 +1,247 @@
+//! Rules of partitions with three replicas.
+
+use super::*;
+use crate::janus::message::{Part, PreAccept};
+
+const SETTINGS: fn() -> Settings = || Settings {
+    truncation_lag_ms: 300,
+    outcomes_ms: 2000,
+    recovery_after_ms: 400,
+    ..Settings::default()
+};
+
+fn group_of(members: usize) -> Group {
+    Group::new(members, Duration::from_millis(1)).with_partitions(2)
+}
+
+fn replica(id: NodeId) -> Replica {
+    Replica::new(id, Members::replicated(group_of(3)), &SETTINGS(), Mutated::NONE)
+}
+
+/// Two partitions with three replicas each, and three clients that know the set.
+fn world() -> Net {
+    let client = |_| Coordinator::new(Members::replicated(group_of(3)), &SETTINGS());
+    let mut net = Net::new(2, 3, replica).with_clients(3, client);
+    net.set_clock_us(1_000_000_000);
+    net.tick = 1;
+    net.start();
+    assert_eq!(register(&mut net, set()), Registration::InUse { version: 1 });
+    for client in 1..3 {
+        call(&mut net, client, 1, "both", &[500, 500, 0]);
+        net.settle();
+    }
+    net.pass(Duration::from_secs(1));
+    net.outputs.clear();
+    net
+}
+
+fn node(partition: u16, member: usize) -> NodeId {
+    NodeId::replica(partition, member)
+}
+
+/// What replicas have in the place of a text.
+fn texts(net: &mut Net, id: i64) -> Vec<Option<String>> {
+    let partition = group_of(3).partition_of(&placement_key(&[Datum::Int(id)]));
+    let key = row_key(0, &[Datum::Int(id)]);
+    let text = |net: &mut Net, member| {
+        net.act(node(partition, member), |replica, cx| replica.text(&key, cx))
+    };
+    (0..3).map(|member| text(net, member)).collect()
+}
+
+fn sent_names(net: &mut Net, wanted: impl Fn(&Message) -> bool) -> usize {
+    let mut count = 0;
+    while let Some(envelope) = net.take_first(|_| true) {
+        count += usize::from(wanted(&envelope.2));
+        net.deliver(envelope);
+    }
+    count
+}
+
+fn is_accept(message: &Message) -> bool {
+    matches!(message, Message::Request(Request::Accept(_)))
+}
+
+#[test]
+fn replicas_that_report_the_same_agree_in_one_round() {
+    let mut net = world();
+    call(&mut net, 1, 2, "both", &[at(0), at(1), 7]);
+    assert_eq!(sent_names(&mut net, is_accept), 0);
+    assert_eq!(results(&net).len(), 1);
+    let texts = texts(&mut net, at(0));
+    assert!(texts.iter().all(|text| *text == Some("7 ".to_owned())), "{texts:?}");
+}
+
+#[test]
+fn replicas_that_report_different_edges_accept_all_of_them() {
+    let mut net = world();
+    call(&mut net, 1, 2, "both", &[at(0), at(0), 7]);
+    call(&mut net, 2, 3, "both", &[at(0), at(0), 8]);
+    // One replica takes them on in the opposite order.
+    let late = net.take_first(|(from, to, _)| *from == client_id(1) && *to == node(0, 2));
+    let early = net.take_first(|(from, to, _)| *from == client_id(2) && *to == node(0, 2));
+    net.deliver(early.unwrap());
+    net.deliver(late.unwrap());
+    assert!(sent_names(&mut net, is_accept) > 0);
+    assert_eq!(results(&net).len(), 2);
+    let texts = texts(&mut net, at(0));
+    assert!(texts.iter().all(|text| text.is_some() && *text == texts[0]), "{texts:?}");
+}
+
+#[test]
+fn a_replica_that_is_down_is_waited_for_once() {
+    let mut net = world();
+    net.crash(node(0, 1));
+    net.crash(node(1, 1));
+    call(&mut net, 1, 2, "both", &[at(0), at(1), 7]);
+    net.settle();
+    assert!(results(&net).is_empty(), "all replicas might agree");
+    net.pass(Duration::from_millis(300));
+    assert_eq!(results(&net).len(), 1);
+    call(&mut net, 1, 3, "both", &[at(0), at(1), 7]);
+    net.settle();
+    assert_eq!(results(&net).len(), 2, "it is known to be down");
+}
+
+#[test]
+fn a_call_of_a_client_that_has_left_is_finished_in_one_way() {
+    for reached in 1..=3 {
+        let mut net = world();
+        call(&mut net, 1, 2, "both", &[at(0), at(1), 7]);
+        let mut sent = net.take(|(from, ..)| *from == client_id(1));
+        net.leave(client_id(1));
+        sent.retain(|(_, to, _)| to.member() < reached);
+        for envelope in sent {
+            net.deliver(envelope);
+        }
+        net.pass(Duration::from_secs(5));
+        assert_eq!(sevens(&mut net, at(0), at(1)), [1, 1], "{reached} have known it");
+        for id in [at(0), at(1)] {
+            let texts = texts(&mut net, id);
+            assert!(texts.iter().all(|text| *text == texts[0]), "{texts:?}");
+        }
+    }
+}
+
+/// A replica alone has taken a call on, and others after it. It is lost before anybody else knows the call.
+#[test]
+fn a_call_that_only_a_lost_replica_knows_is_void() {
+    let mut net = world();
+    call(&mut net, 1, 2, "both", &[at(0), at(0), 7]);
+    let sent = net.take(|(from, ..)| *from == client_id(1));
+    net.leave(client_id(1));
+    for envelope in sent.into_iter().filter(|(_, to, _)| *to == node(0, 1)) {
+        net.deliver(envelope);
+    }
+    call(&mut net, 2, 3, "both", &[at(0), at(0), 8]);
+    // The edge of the lost replica becomes one of those that are agreed on.
+    let to_second = net.take(|(_, to, _)| *to == node(0, 2));
+    let asks = |message: &Message| matches!(message, Message::Request(Request::Fetch { .. }));
+    net.settle_where(|(_, to, message)| *to != node(0, 2) && !asks(message));
+    net.fire_client(
+        client_id(2),
+        crate::janus::coordinator::Timer::Repeat(serried_model::TxnId(3)),
+    );
+    net.settle_where(|(_, to, message)| {
+        !asks(message) && (*to != node(0, 2) || is_accept(message))
+    });
+    drop(to_second);
+    net.crash(node(0, 1));
+    net.pass(Duration::from_secs(8));
+    let done = results(&net);
+    assert_eq!(done.len(), 1, "it waits for no call that nobody knows");
+    assert_eq!(sevens(&mut net, at(0), at(0)), [0, 0]);
+}
+
+#[test]
+fn a_replaced_disk_is_filled_before_the_replica_agrees_again() {
+    let mut net = world();
+    for txn in 2..12 {
+        call(&mut net, 1, txn, "both", &[at(0), at(1), 7]);
+        net.settle();
+    }
+    net.crash(node(0, 0));
+    net.replace(node(0, 0), replica(node(0, 0)));
+    let part = |net: &mut Net| net.act(node(0, 0), |replica, _| replica.part());
+    assert_eq!(part(&mut net), Part::Lost);
+    call(&mut net, 1, 20, "both", &[at(0), at(1), 7]);
+    let reports = net.take(|(from, _, message)| {
+        *from == node(0, 0) && matches!(message, Message::Reply(Reply::PreAccepted(_)))
+    });
+    assert!(reports.is_empty());
+    net.pass(Duration::from_secs(5));
+    assert_eq!(part(&mut net), Part::Full);
+    let texts = texts(&mut net, at(0));
+    assert!(texts.iter().all(|text| *text == Some("7 ".repeat(11))), "{texts:?}");
+}
+
+#[test]
+fn a_replica_that_was_away_for_long_copies_what_others_have_forgotten() {
+    let mut net = world();
+    net.crash(node(0, 2));
+    net.crash(node(1, 2));
+    for txn in 2..8 {
+        call(&mut net, 1, txn, "both", &[at(0), at(1), 7]);
+        net.pass(Duration::from_secs(2));
+    }
+    for partition in 0..2 {
+        assert_eq!(net.gauge(node(partition, 0), "absent_replicas"), 1);
+        assert!(net.gauge(node(partition, 0), "remembered_transactions") < 6);
+        net.restart(node(partition, 2), replica(node(partition, 2)));
+    }
+    net.pass(Duration::from_millis(300));
+    call(&mut net, 1, 9, "both", &[at(0), at(1), 7]);
+    net.pass(Duration::from_secs(8));
+    for partition in 0..2 {
+        let part = net.act(node(partition, 2), |replica, _| replica.part());
+        assert_eq!(part, Part::Full);
+        assert_eq!(net.gauge(node(partition, 0), "absent_replicas"), 0);
+        let texts = texts(&mut net, at(partition));
+        assert!(texts.iter().all(|text| *text == Some("7 ".repeat(7))), "{texts:?}");
+    }
+}
+
+/// It does not know yet that it is not counted.
+#[test]
+fn a_replica_executes_nothing_that_may_come_after_what_it_lacks() {
+    let mut net = world();
+    net.crash(node(0, 2));
+    for txn in 2..8 {
+        call(&mut net, 1, txn, "both", &[at(0), at(0), 7]);
+        net.pass(Duration::from_secs(2));
+    }
+    net.restart(node(0, 2), replica(node(0, 2)));
+    call(&mut net, 1, 9, "both", &[at(0), at(0), 7]);
+    net.settle();
+    assert_eq!(results(&net).len(), 7);
+    let texts = texts(&mut net, at(0));
+    assert_ne!(texts[2], Some("7 ".to_owned()), "it would be the seventh");
+}
+
+#[test]
+fn an_inquiry_settles_a_call_that_nobody_knows() {
+    let mut net = world();
+    call(&mut net, 1, 2, "both", &[at(0), at(1), 7]);
+    let began = net.outputs.iter().find_map(|(_, (_, output))| match output {
+        Output::Began(version) => Some(*version),
+        _ => None,
+    });
+    let sent = net.take(|(from, ..)| *from == client_id(1));
+    net.leave(client_id(1));
+    let call = began.unwrap();
+    net.operate(2, 3, Operation::Inquire { call });
+    net.pass(Duration::from_secs(1));
+    let is_none = |(_, (_, output)): &(NodeId, (serried_model::TxnId, Output))| {
+        matches!(output, Output::Outcome(Outcome::NoEffect))
+    };
+    assert!(net.outputs.iter().any(is_none));
+    // What the client had sent arrives late.
+    let late = |message: &Message| {
+        matches!(message, Message::Request(Request::PreAccept(PreAccept { .. })))
+    };
+    for envelope in sent.into_iter().filter(|(_, _, message)| late(message)) {
+        net.deliver(envelope);
+    }
+    net.pass(Duration::from_secs(3));
+    assert_eq!(sevens(&mut net, at(0), at(1)), [0, 0]);
+}
