@@ -392,9 +392,12 @@ fn a_replica_that_forgets_writes_is_caught() {
     }
 }
 
-/// Janus-CC with a deliberate mistake.
+/// Janus with a deliberate mistake, or Janus-CC if the members of a partition are `alone`.
 macro_rules! broken {
     ($name:ident, $mutation:ident) => {
+        broken!($name, $mutation, alone, false);
+    };
+    ($name:ident, $mutation:ident, $members:ident, $keeps_copies:literal) => {
         struct $name;
 
         impl Protocol for $name {
@@ -403,18 +406,18 @@ macro_rules! broken {
             const GUARANTEE: Guarantee = Guarantee::StrictSerializable;
             type Family = Procedures;
             const OFFERS: Offers = Offers { merged: true };
-            const KEEPS_COPIES: bool = false;
+            const KEEPS_COPIES: bool = $keeps_copies;
             type Message = janus::Message;
             type Coordinator = janus::Coordinator;
             type Replica = janus::Replica;
 
             fn coordinator(group: Group, settings: &Settings) -> janus::Coordinator {
-                janus::Coordinator::new(janus::Members::alone(group), settings)
+                janus::Coordinator::new(janus::Members::$members(group), settings)
             }
 
             fn replica(id: NodeId, group: Group, settings: &Settings) -> janus::Replica {
                 let mutation = Mutated::by(janus::Mutation::$mutation);
-                janus::Replica::new(id, janus::Members::alone(group), settings, mutation)
+                janus::Replica::new(id, janus::Members::$members(group), settings, mutation)
             }
         }
     };
@@ -424,6 +427,8 @@ broken!(JanusForgetsEdges, ForgetsEdges);
 broken!(JanusIgnoresOtherServers, IgnoresOtherServers);
 broken!(JanusExecutesByArrival, ExecutesByArrival);
 broken!(JanusHoldsNoPlace, HoldsNoPlace);
+broken!(JanusCoversByUnexecuted, CoversByUnexecuted, replicated, true);
+broken!(JanusForgetsExecuted, ForgetsExecuted, replicated, true);
 
 /// Whether the suite catches what is wrong with `P`.
 fn is_caught<P: Protocol<Family = Procedures>>(workload: &'static str) -> bool {
@@ -455,6 +460,16 @@ fn a_janus_that_executes_a_cycle_in_the_order_of_arrival_is_caught() {
 #[test]
 fn a_janus_whose_transactions_lose_their_places_while_they_wait_for_outputs_is_caught() {
     assert!(is_caught::<JanusHoldsNoPlace>("bank-calls"));
+}
+
+#[test]
+fn a_janus_whose_edges_cover_others_before_execution_is_caught() {
+    assert!(is_caught::<JanusCoversByUnexecuted>("list-append-calls"));
+}
+
+#[test]
+fn a_janus_that_forgets_what_others_have_not_executed_is_caught() {
+    assert!(is_caught::<JanusForgetsExecuted>("list-append-calls"));
 }
 
 struct Twice;

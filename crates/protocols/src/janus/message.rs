@@ -175,6 +175,8 @@ pub struct CopyRequest {
     pub part: u64,
     /// Where the part begins.
     pub from: CopyFrom,
+    /// Names that the sender has and that were not in the former part, although they belong there.
+    pub lacking: Vec<Key>,
 }
 
 /// Where a part of a copy begins.
@@ -378,8 +380,6 @@ pub struct Copied {
     pub cells: Vec<(Key, Vec<u8>)>,
     /// Where the next part begins. None if nothing is left.
     pub next: Option<CopyFrom>,
-    /// No transaction that was executed at the sender began after this time, in microseconds.
-    pub latest_us: u64,
     /// The last configuration that the sender knows. If nothing is left, this copy is counted in it.
     pub configuration: Configuration,
 }

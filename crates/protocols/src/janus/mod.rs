@@ -139,6 +139,20 @@ pub enum Mutation {
     ExecutesByArrival,
     /// A transaction that waits for outputs does not hold up those after it.
     HoldsNoPlace,
+    /// An edge to a transaction that is not executed stands for edges to those before it, as if others knew the same order.
+    CoversByUnexecuted,
+    /// A transaction that was executed here gets no more edges, although others may not have executed it.
+    ForgetsExecuted,
+    /// A majority is enough for a transaction to have ended.
+    EndsByMajority,
+    /// What was accepted in former ballots is not reported.
+    ReportsNothingAccepted,
+    /// A replica that does not know what others have forgotten executes nevertheless.
+    IgnoresFloors,
+    /// A replica agrees as soon as it has copied the data that its lost disk had.
+    AgreesAtOnce,
+    /// The last part of a copy is sent although the copy is not counted.
+    CopiesUncounted,
 }
 
 impl Protocol for Janus {

@@ -183,10 +183,7 @@ fn reply(from: NodeId, reply: &Reply, own: u16, members: &Members) -> bool {
         Reply::Executed { txn, .. } | Reply::Results { txn, .. } => version(*txn),
         Reply::Set { .. } => true,
         Reply::Copied(copied) => {
-            is_peer
-                && copied.latest_us < LAST_US
-                && copied.request.copy < LAST_US
-                && configuration(&copied.configuration, group)
+            is_peer && copied.request.copy < LAST_US && configuration(&copied.configuration, group)
         }
         Reply::Joined { incarnation, incarnations: named, open, .. } => {
             is_peer

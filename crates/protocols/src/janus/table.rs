@@ -94,8 +94,6 @@ struct Control {
     vote: ConfigurationVote,
     /// The number of the last execution.
     executed: u64,
-    /// No transaction that was executed here began after this time.
-    latest_us: u64,
     /// The set of procedures that is in use, with its version.
     set: Option<(u64, Arc<ProcedureSet>)>,
 }
@@ -183,11 +181,6 @@ impl Table {
     /// The configuration, and the vote for the next one.
     pub(super) fn vote(&self) -> &ConfigurationVote {
         &self.control.vote
-    }
-
-    /// No transaction that was executed here began after this time, in microseconds.
-    pub(super) fn latest_us(&self) -> u64 {
-        self.control.latest_us
     }
 
     /// The set of procedures that is in use.
@@ -350,7 +343,7 @@ impl Table {
                 });
             }
             Entry::Void(txn) => {
-                let number = self.next_execution(*txn, position, store);
+                let number = self.next_execution(position, store);
                 self.change_or_begin(position, *txn, store, |state| {
                     state.end = Some(End::Void);
                     state.executed = Some(number);
@@ -378,9 +371,8 @@ impl Table {
     }
 
     /// The number of the next execution.
-    fn next_execution(&mut self, txn: Version, position: u64, store: &mut dyn Store) -> u64 {
+    fn next_execution(&mut self, position: u64, store: &mut dyn Store) -> u64 {
         self.control.executed += 1;
-        self.control.latest_us = self.control.latest_us.max(txn.timestamp_us);
         self.control_changed(position, store);
         self.control.executed
     }
@@ -408,7 +400,6 @@ impl Table {
 
     fn execute(&mut self, position: u64, entry: &ExecuteEntry, store: &mut dyn Store) {
         for progress in &entry.progress {
-            self.control.latest_us = self.control.latest_us.max(progress.txn.timestamp_us);
             self.change_txn(position, progress.txn, store, |state| {
                 state.results.pieces.extend(progress.results.pieces.iter().cloned());
                 state.results.refused = progress.results.refused.clone();
@@ -420,7 +411,7 @@ impl Table {
         let last_of_all = entry.cycle.iter().map(|vertex| vertex.txn).max();
         let cycle_at = last.zip(last_of_all);
         for vertex in &entry.executed {
-            let number = self.next_execution(vertex.txn, position, store);
+            let number = self.next_execution(position, store);
             self.change_txn(position, vertex.txn, store, |state| {
                 state.executed = Some(number);
                 state.vertex = Some(Box::new(vertex.clone()));
@@ -567,8 +558,54 @@ impl Table {
         (cells, (!is_last).then_some(CopyFrom::Changed))
     }
 
+    /// Another replica has names that were not in the part that it was sent.
+    pub(super) fn send_again(&mut self, names: &[Key]) {
+        if let Some(changed) = &mut self.changed {
+            changed.extend(names.iter().cloned());
+        }
+    }
+
+    /// The names that are known here and are missing in a part of a copy, although they belong there.
+    pub(super) fn lacking(&self, copied: &Copied, store: &dyn Store) -> Vec<Key> {
+        let after = match &copied.request.from {
+            CopyFrom::First => None,
+            CopyFrom::After(after) => Some(after),
+            CopyFrom::Changed => return Vec::new(),
+        };
+        let until = match &copied.next {
+            Some(CopyFrom::After(until)) => Some(until),
+            _ => None,
+        };
+        let belongs = |name: &Key| {
+            after.is_none_or(|after| name > after) && until.is_none_or(|until| name <= until)
+        };
+        let held = self.held.next.keys().chain(self.held.later.keys());
+        let held = held.chain(self.cells.unstored_keys());
+        let mut known: BTreeSet<Key> = held.filter(|name| belongs(name)).cloned().collect();
+        let mut from = after.cloned();
+        loop {
+            let mut last = None;
+            let after = from.as_ref().map(|key| key.as_bytes());
+            let more = store.scan(after, READ_AT_ONCE, &mut |name, _| {
+                let name = Key::from(name);
+                if belongs(&name) {
+                    known.insert(name.clone());
+                }
+                last = Some(name);
+            });
+            match last.filter(|last| more && belongs(last)) {
+                Some(last) => from = Some(last),
+                None => break,
+            }
+        }
+        known.remove(&name_of_control());
+        for (name, _) in &copied.cells {
+            known.remove(name);
+        }
+        known.into_iter().collect()
+    }
+
     fn take_copied(&mut self, position: u64, copied: &Copied, store: &mut dyn Store) {
-        self.control.latest_us = self.control.latest_us.max(copied.latest_us);
         for (name, state) in &copied.cells {
             let cell = match state.is_empty() {
                 true => Cell::Nothing,
@@ -577,6 +614,9 @@ impl Table {
             match (txn_of_name(name.as_bytes()), cell) {
                 (Some(txn), Cell::Txn(state)) => {
                     if txn.timestamp_us >= self.control.window.gone_us {
+                        if state.executed.is_none() {
+                            self.over.remove(&txn);
+                        }
                         self.change_or_begin(position, txn, store, |own| {
                             let vote = core::mem::take(&mut own.vote);
                             let work = own.work.take();
@@ -586,12 +626,22 @@ impl Table {
                         });
                     }
                 }
-                (Some(_), _) => {}
+                (Some(txn), _) => {
+                    // It was executed here, and will be again.
+                    if self.over.remove(&txn) {
+                        self.open.insert(txn);
+                    }
+                    self.change_txn(position, txn, store, |own| {
+                        if own.end != Some(End::Void) {
+                            let (work, vote) = (own.work.take(), core::mem::take(&mut own.vote));
+                            *own = Txn { work, vote, ..Txn::default() };
+                        }
+                    });
+                }
                 (None, Cell::Control(control)) => {
                     let own = &mut self.control;
                     own.window = own.window.and(control.window);
                     own.executed = own.executed.max(control.executed);
-                    own.latest_us = own.latest_us.max(control.latest_us);
                     own.set = control.set.or(own.set.take());
                     self.use_set();
                 }

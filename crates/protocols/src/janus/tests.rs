@@ -1,5 +1,6 @@
 //! Single rules, with messages that are delivered by hand.
 
+mod broken;
 mod replicated;
 
 use core::time::Duration;

@@ -79,7 +79,10 @@ impl Replica {
             self.want_work(txn, cx);
         }
         let Some(state) = self.table.txn(txn, cx.store()) else { return };
-        let Vote { dependencies, accepted, .. } = state.vote.clone();
+        let Vote { dependencies, mut accepted, .. } = state.vote.clone();
+        if self.mutation.is(Mutation::ReportsNothingAccepted) {
+            accepted = None;
+        }
         let work = state.work.clone();
         let edges = dependencies.iter().flat_map(|known| known.edges.iter());
         let before: Vec<Version> =

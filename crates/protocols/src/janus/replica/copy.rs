@@ -5,8 +5,9 @@
 //! copy began, until nothing is left. The last part has the state of one moment. The source sends it when the copying replica
 //! is counted again ([`super::configure`]). So the source keeps what it executes from that moment on.
 //!
-//! A replica that still has its disk may have executed transactions that the source has not. It waits until everything is
-//! settled at the source that it has executed. Then the source has changed each row that it has changed.
+//! A replica that still has its disk may have executed transactions that the source has not. They are executed again, in the
+//! order that was agreed on: the replica takes over the source's state of each row and transaction, also if the source has
+//! none ([`CopyRequest::lacking`]).
 //!
 //! # Agreement after the loss of a disk
 //! The replica does not know what its predecessor promised, reported and accepted. So it agrees on nothing until every
@@ -22,6 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serried_actor::Timestamp;
 use serried_model::{NodeId, Version};
 
+use super::super::Mutation;
 use super::super::message::{Copied, CopyFrom, CopyRequest, Entry, Part, Reply, Request};
 use super::{Cx, Replica};
 
@@ -89,7 +91,7 @@ impl Replica {
     fn begin_copy(&mut self, cx: &mut Cx<'_>) {
         self.copying.from = None;
         let attempt = self.copying.attempts;
-        let Some(source) = self.peers.source(self.table.latest_us(), attempt) else { return };
+        let Some(source) = self.peers.source(attempt) else { return };
         self.copying.attempts += 1;
         self.copying.keys = 0;
         // It is greater than those of former copies, also of those before a restart.
@@ -97,7 +99,11 @@ impl Replica {
         let former = counted.max(self.table.copy()).max(self.copying.last);
         let copy = cx.clock().latest_us.max(former + 1);
         self.copying.last = copy;
-        self.ask_to_copy(source, CopyRequest { copy, part: 0, from: CopyFrom::First }, cx);
+        self.ask_to_copy(
+            source,
+            CopyRequest { copy, part: 0, from: CopyFrom::First, lacking: Vec::new() },
+            cx,
+        );
     }
 
     fn ask_to_copy(&mut self, source: NodeId, request: CopyRequest, cx: &mut Cx<'_>) {
@@ -139,11 +145,16 @@ impl Replica {
         if begins {
             self.table.begin_copy();
         }
+        self.table.send_again(&request.lacking);
         let configuration = self.table.vote().chosen.clone();
         let (cells, next) = match &request.from {
             CopyFrom::First => self.table.page(None, cx.store()),
             CopyFrom::After(after) => self.table.page(Some(after), cx.store()),
-            CopyFrom::Changed if configuration.copy_of(from) == Some(request.copy) => {
+            CopyFrom::Changed
+                if configuration.copy_of(from) == Some(request.copy)
+                    || self.mutation.is(Mutation::CopiesUncounted) =>
+            {
+                self.configuring.add(Some((from, request.copy)));
                 self.table.changed_page(cx.store())
             }
             CopyFrom::Changed => {
@@ -158,10 +169,8 @@ impl Replica {
         };
         if next.is_none() {
             self.table.end_copy();
-            self.configuring.add(None);
         }
-        let latest_us = self.table.latest_us();
-        let copied = Copied { request, cells, next, latest_us, configuration };
+        let copied = Copied { request, cells, next, configuration };
         self.copying.to = Some((from, now, copied.clone()));
         self.reply(from, Reply::Copied(Box::new(copied)), cx);
     }
@@ -179,21 +188,22 @@ impl Replica {
             self.adopt(&copied.configuration, cx);
         }
         let is_counted = self.table.vote().chosen.copy_of(self.id) == Some(copied.request.copy);
-        if copied.next.is_none() && !is_counted {
+        if copied.next.is_none() && !is_counted && !self.mutation.is(Mutation::CopiesUncounted) {
             self.copying.from = None; // It is not counted any more.
             return;
         }
         cx.charge(copied.cells.len());
         self.copying.keys += copied.cells.len() as u64;
         let (next, CopyRequest { copy, part, .. }) = (copied.next.clone(), copied.request.clone());
+        let lacking = self.table.lacking(&copied, cx.store());
         self.record(Entry::Copy(Box::new(copied)), cx);
         if let Some(next) = next {
-            let request = CopyRequest { copy, part: part + 1, from: next };
+            let request = CopyRequest { copy, part: part + 1, from: next, lacking };
             return self.ask_to_copy(from, request, cx);
         }
         self.copying.from = None;
         let part = match self.table.part() {
-            Part::Lost => Part::Restored,
+            Part::Lost if !self.mutation.is(Mutation::AgreesAtOnce) => Part::Restored,
             _ => Part::Full,
         };
         self.record(Entry::Standing { part, copy }, cx);

@@ -155,7 +155,8 @@ impl Replica {
     /// were perhaps not executed here.
     pub(super) fn is_gated(&self, txn: Version) -> bool {
         let settled_us = self.table.window().settled_us;
-        self.live.contains_key(&txn)
+        !self.mutation.is(Mutation::IgnoresFloors)
+            && self.live.contains_key(&txn)
             && self.graph.vertex(txn).is_some_and(|vertex| vertex.floor_us > settled_us)
     }
 
@@ -330,7 +331,10 @@ impl Replica {
 
     /// A transaction was executed here.
     pub(super) fn has_executed(&mut self, txn: Version) {
-        if self.peers.has_ended(txn) {
+        let is_enough = self.mutation.is(Mutation::EndsByMajority)
+            && self.peers.all().iter().filter(|peer| !self.peers.lack(**peer, txn)).count() + 1
+                >= self.members.majority();
+        if self.peers.has_ended(txn) || is_enough {
             self.table.end(txn);
             self.peers.end(txn);
         }

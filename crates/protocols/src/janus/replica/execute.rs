@@ -172,7 +172,7 @@ impl Replica {
 
     /// A transaction was executed here. If the partition has other replicas, its uses of rows are kept.
     fn settle_uses(&mut self, txn: Version, live: &super::live::Live) {
-        if self.is_alone() {
+        if self.is_alone() || self.mutation.is(Mutation::ForgetsExecuted) {
             self.accesses.remove(txn);
             self.registrations.remove(&txn);
             return;

@@ -99,10 +99,6 @@ impl Replica {
         settings: &Settings,
         mutation: Mutated<Mutation>,
     ) -> Replica {
-        let accesses = match members.count() {
-            1 => Accesses::default(),
-            _ => Accesses::replicated(),
-        };
         Replica {
             id,
             settings: *settings,
@@ -112,7 +108,7 @@ impl Replica {
             live: BTreeMap::new(),
             wanted: BTreeMap::new(),
             registrations: BTreeSet::new(),
-            accesses,
+            accesses: Accesses::default(),
             graph: Graph::default(),
             blocked: Blocked::default(),
             gated: BTreeSet::new(),
@@ -179,7 +175,7 @@ impl Replica {
     /// Goes on with the transactions that were known before a restart, or that were copied.
     fn resume(&mut self, cx: &mut Cx<'_>) {
         let (mut executed, mut began) = (Vec::new(), Vec::new());
-        self.accesses = match self.is_alone() {
+        self.accesses = match self.is_alone() || self.mutation.is(Mutation::CoversByUnexecuted) {
             true => Accesses::default(),
             false => Accesses::replicated(),
         };

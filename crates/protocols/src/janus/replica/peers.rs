@@ -133,13 +133,12 @@ impl Peers {
         Some((settled, windows().map(|window| window.forget_us).min()?))
     }
 
-    /// A replica that has all data, and in which everything has settled that began up to `latest_us`.
-    pub(super) fn source(&self, latest_us: u64, attempt: usize) -> Option<NodeId> {
-        let is_able = |peer: &&NodeId| {
-            self.reports.get(peer).is_some_and(|report| {
-                report.is_whole && (latest_us == 0 || report.window.settled_us > latest_us)
-            })
-        };
+    /// A replica that has all data, as far as is known.
+    pub(super) fn source(&self, attempt: usize) -> Option<NodeId> {
+        let latest = self.reports.values().map(|report| report.vote.chosen.number).max();
+        let is_able =
+            |report: &Report| report.is_whole && Some(report.vote.chosen.number) == latest;
+        let is_able = |peer: &&NodeId| self.reports.get(peer).is_some_and(is_able);
         let able: Vec<NodeId> = self.all.iter().filter(is_able).copied().collect();
         (!able.is_empty()).then(|| able[attempt % able.len()])
     }

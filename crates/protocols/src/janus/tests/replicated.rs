@@ -1,6 +1,7 @@
 //! Rules of partitions with three replicas.
 
 use super::*;
+use crate::janus::Mutation;
 use crate::janus::message::{Part, PreAccept};
 
 const SETTINGS: fn() -> Settings = || Settings {
@@ -14,14 +15,18 @@ fn group_of(members: usize) -> Group {
     Group::new(members, Duration::from_millis(1)).with_partitions(2)
 }
 
-fn replica(id: NodeId) -> Replica {
-    Replica::new(id, Members::replicated(group_of(3)), &SETTINGS(), Mutated::NONE)
+pub(super) fn replica(id: NodeId, mutation: Mutated<Mutation>) -> Replica {
+    Replica::new(id, Members::replicated(group_of(3)), &SETTINGS(), mutation)
+}
+
+fn world() -> Net {
+    world_with(Mutated::NONE)
 }
 
 /// Two partitions with three replicas each, and three clients that know the set.
-fn world() -> Net {
+pub(super) fn world_with(mutation: Mutated<Mutation>) -> Net {
     let client = |_| Coordinator::new(Members::replicated(group_of(3)), &SETTINGS());
-    let mut net = Net::new(2, 3, replica).with_clients(3, client);
+    let mut net = Net::new(2, 3, |id| replica(id, mutation)).with_clients(3, client);
     net.set_clock_us(1_000_000_000);
     net.tick = 1;
     net.start();
@@ -35,12 +40,12 @@ fn world() -> Net {
     net
 }
 
-fn node(partition: u16, member: usize) -> NodeId {
+pub(super) fn node(partition: u16, member: usize) -> NodeId {
     NodeId::replica(partition, member)
 }
 
 /// What replicas have in the place of a text.
-fn texts(net: &mut Net, id: i64) -> Vec<Option<String>> {
+pub(super) fn texts(net: &mut Net, id: i64) -> Vec<Option<String>> {
     let partition = group_of(3).partition_of(&placement_key(&[Datum::Int(id)]));
     let key = row_key(0, &[Datum::Int(id)]);
     let text = |net: &mut Net, member| {
@@ -161,7 +166,7 @@ fn a_replaced_disk_is_filled_before_the_replica_agrees_again() {
         net.settle();
     }
     net.crash(node(0, 0));
-    net.replace(node(0, 0), replica(node(0, 0)));
+    net.replace(node(0, 0), replica(node(0, 0), Mutated::NONE));
     let part = |net: &mut Net| net.act(node(0, 0), |replica, _| replica.part());
     assert_eq!(part(&mut net), Part::Lost);
     call(&mut net, 1, 20, "both", &[at(0), at(1), 7]);
@@ -187,7 +192,7 @@ fn a_replica_that_was_away_for_long_copies_what_others_have_forgotten() {
     for partition in 0..2 {
         assert_eq!(net.gauge(node(partition, 0), "absent_replicas"), 1);
         assert!(net.gauge(node(partition, 0), "remembered_transactions") < 6);
-        net.restart(node(partition, 2), replica(node(partition, 2)));
+        net.restart(node(partition, 2), replica(node(partition, 2), Mutated::NONE));
     }
     net.pass(Duration::from_millis(300));
     call(&mut net, 1, 9, "both", &[at(0), at(1), 7]);
@@ -199,23 +204,6 @@ fn a_replica_that_was_away_for_long_copies_what_others_have_forgotten() {
         let texts = texts(&mut net, at(partition));
         assert!(texts.iter().all(|text| *text == Some("7 ".repeat(7))), "{texts:?}");
     }
-}
-
-/// It does not know yet that it is not counted.
-#[test]
-fn a_replica_executes_nothing_that_may_come_after_what_it_lacks() {
-    let mut net = world();
-    net.crash(node(0, 2));
-    for txn in 2..8 {
-        call(&mut net, 1, txn, "both", &[at(0), at(0), 7]);
-        net.pass(Duration::from_secs(2));
-    }
-    net.restart(node(0, 2), replica(node(0, 2)));
-    call(&mut net, 1, 9, "both", &[at(0), at(0), 7]);
-    net.settle();
-    assert_eq!(results(&net).len(), 7);
-    let texts = texts(&mut net, at(0));
-    assert_ne!(texts[2], Some("7 ".to_owned()), "it would be the seventh");
 }
 
 #[test]

@@ -1,0 +1,168 @@
+//! Histories that end well, and would not if a replica made a mistake.
+
+use super::replicated::{node, replica, texts, world_with};
+use super::*;
+use crate::janus::Mutation;
+
+/// Whether all three replicas have this text in the place of a number, and the same one.
+fn agree(net: &mut Net, id: i64) -> Option<String> {
+    let texts = texts(net, id);
+    texts[0].clone().filter(|first| texts.iter().all(|text| text.as_ref() == Some(first)))
+}
+
+fn holds_only_without(mutation: Mutation, history: fn(Mutated<Mutation>) -> bool) {
+    assert!(history(Mutated::NONE));
+    assert!(!history(Mutated::by(mutation)), "{mutation:?} makes no difference");
+}
+
+/// A call is committed with what a majority has accepted. One replica has executed it, and is down. The two others, of which
+/// one has accepted nothing, finish the call.
+fn recovery_after_accept(mutation: Mutated<Mutation>) -> bool {
+    let mut net = world_with(mutation);
+    let id = at(0);
+    call(&mut net, 2, 2, "both", &[id, id, 8]);
+    call(&mut net, 1, 3, "both", &[id, id, 7]);
+    // Two take 7 on first, which began later. The third takes 8 on first.
+    let later = net.take(|(from, to, _)| *from == client_id(2) && *to != node(0, 2));
+    net.settle_where(|(from, ..)| from.is_coordinator());
+    for envelope in later {
+        net.deliver(envelope);
+    }
+    // The client of 8 takes its time. That of 7 does not hear of one of the two.
+    let pick = |(from, to, _): &Envelope<Message>| {
+        let is_of_one = |node| *from == node || *to == node;
+        is_of_one(client_id(1)) && !is_of_one(node(0, 1))
+    };
+    while let Some((from, to, message)) = net.take_first(pick) {
+        let is_commit = matches!(message, Message::Request(Request::Commit(_)));
+        if !is_commit || to == node(0, 2) {
+            net.deliver((from, to, message));
+        }
+    }
+    net.take(|(from, to, _)| *from == client_id(1) || *to == client_id(1));
+    net.leave(client_id(1));
+    // 8 commits, and the third replica executes both.
+    net.settle_where(|(from, to, message)| {
+        let is_of_two = from.is_coordinator() || to.is_coordinator();
+        is_of_two && !matches!(message, Message::Request(Request::Commit(_)))
+            || *to == node(0, 2) && from.is_coordinator()
+    });
+    net.crash(node(0, 2));
+    net.pass(Duration::from_secs(5));
+    net.restart(node(0, 2), replica(node(0, 2), mutation));
+    net.pass(Duration::from_secs(5));
+    agree(&mut net, id).is_some_and(|text| text.len() == 8)
+}
+
+#[test]
+fn a_recovery_proposes_what_was_accepted() {
+    holds_only_without(Mutation::ReportsNothingAccepted, recovery_after_accept);
+}
+
+/// Lets time pass while some messages are lost.
+fn pass_without(net: &mut Net, time: Duration, is_lost: impl Fn(&Envelope<Message>) -> bool) {
+    for _ in 0..time.as_millis() / 50 {
+        net.take(&is_lost);
+        net.settle_where(|envelope| !is_lost(envelope));
+        net.take(&is_lost);
+        net.wait(Duration::from_millis(50));
+        for partition in 0..2 {
+            (0..3).for_each(|member| net.fire_due(node(partition, member)));
+        }
+        net.fire_due_clients();
+    }
+}
+
+/// Two replicas take part in a call, and one of them executes it. The other one loses its disk, and copies the data of the
+/// third, which has never heard of the call.
+fn replaced_disk(mutation: Mutated<Mutation>) -> bool {
+    let mut net = world_with(mutation);
+    let id = at(0);
+    call(&mut net, 1, 2, "both", &[id, id, 7]);
+    pass_without(&mut net, Duration::from_millis(600), |(from, to, message)| {
+        let is_commit = matches!(message, Message::Request(Request::Commit(_)));
+        let is_compare = matches!(message, Message::Request(Request::Compare(_)));
+        *to == node(0, 2) && from.is_coordinator()
+            || is_commit && *to == node(0, 0)
+            || is_compare && to.partition() == 0
+    });
+    assert_eq!(results(&net).len(), 1, "one has executed it");
+    net.crash(node(0, 0));
+    net.replace(node(0, 0), replica(node(0, 0), mutation));
+    // Of the second one nothing but reports is heard.
+    let is_cut_off = |(from, to, message): &Envelope<Message>| {
+        let is_report = matches!(message, Message::Request(Request::Report(_)));
+        (*from == node(0, 1) || *to == node(0, 1)) && !is_report
+    };
+    pass_without(&mut net, Duration::from_secs(3), is_cut_off);
+    call(&mut net, 2, 3, "both", &[id, id, 8]);
+    pass_without(&mut net, Duration::from_secs(1), is_cut_off);
+    net.pass(Duration::from_secs(9));
+    agree(&mut net, id).is_some_and(|text| text == "7 7 8 8 ")
+}
+
+#[test]
+fn a_replaced_disk_agrees_when_others_have_told_what_they_knew() {
+    holds_only_without(Mutation::AgreesAtOnce, replaced_disk);
+}
+
+/// One replica hears of a call late, and only from other replicas.
+fn one_knows_nothing(mutation: Mutated<Mutation>) -> bool {
+    let mut net = world_with(mutation);
+    let id = at(0);
+    call(&mut net, 1, 2, "both", &[id, id, 7]);
+    pass_without(&mut net, Duration::from_millis(1000), |(from, to, message)| {
+        let is_compare = matches!(message, Message::Request(Request::Compare(_)));
+        *to == node(0, 2) && (from.is_coordinator() || is_compare)
+    });
+    net.pass(Duration::from_secs(5));
+    agree(&mut net, id).is_some_and(|text| text == "7 7 ")
+}
+
+#[test]
+fn replicas_keep_what_one_has_not_executed() {
+    holds_only_without(Mutation::EndsByMajority, one_knows_nothing);
+}
+
+/// A replica was away for so long that others have forgotten calls. It hears of another call before it hears that.
+fn long_absence(mutation: Mutated<Mutation>) -> bool {
+    let mut net = world_with(mutation);
+    let id = at(0);
+    net.crash(node(0, 2));
+    for txn in 2..8 {
+        call(&mut net, 1, txn, "both", &[id, id, 7]);
+        net.pass(Duration::from_secs(2));
+    }
+    net.restart(node(0, 2), replica(node(0, 2), mutation));
+    call(&mut net, 1, 9, "both", &[id, id, 7]);
+    net.settle();
+    assert_eq!(results(&net).len(), 7);
+    texts(&mut net, id)[2].is_none()
+}
+
+#[test]
+fn a_replica_executes_nothing_that_may_come_after_what_it_lacks() {
+    holds_only_without(Mutation::IgnoresFloors, long_absence);
+}
+
+/// A replica copies the data of another one. Meanwhile there are calls of which it hears late, and only from other replicas.
+fn copy_beside_calls(mutation: Mutated<Mutation>) -> bool {
+    let mut net = world_with(mutation);
+    net.crash(node(0, 2));
+    net.pass(Duration::from_secs(4));
+    net.restart(node(0, 2), replica(node(0, 2), mutation));
+    let ids: Vec<i64> = (0..).filter(|id| place(*id) == 0).take(30).collect();
+    for (txn, id) in (2..).zip(&ids) {
+        call(&mut net, 1, txn, "both", &[*id, *id, 7]);
+        pass_without(&mut net, Duration::from_millis(100), |(from, to, _)| {
+            from.is_coordinator() && *to == node(0, 2)
+        });
+    }
+    net.pass(Duration::from_secs(9));
+    ids.iter().all(|id| agree(&mut net, *id).is_some_and(|text| text == "7 7 "))
+}
+
+#[test]
+fn a_copy_is_counted_before_its_last_part() {
+    holds_only_without(Mutation::CopiesUncounted, copy_beside_calls);
+}
