@@ -72,6 +72,8 @@ struct Choices {
     impatient: bool,
     /// Whether outcomes are forgotten while the trial lasts.
     forgets: bool,
+    /// Whether what began a little earlier is refused.
+    lags_little: bool,
 }
 
 impl Choices {
@@ -93,6 +95,7 @@ impl Choices {
             elects_soon: below(6) == 5,
             impatient: below(4) == 0,
             forgets: below(3) == 0,
+            lags_little: below(3) == 0,
         }
     }
 }
@@ -169,13 +172,15 @@ impl Trial {
             keep_records: true,
         };
         let lasts = faults_last.as_millis() as u64;
+        let defaults = Settings::default();
         let settings = Settings {
+            truncation_lag_ms: if choices.lags_little { 300 } else { defaults.truncation_lag_ms },
             resident_keys: if choices.evicts { 2 } else { 1000 },
             // Some take over what others are still at.
             recovery_after_ms: if choices.recovers_soon { (lasts / 10).max(2) } else { 1000 },
             election_timeout_ms: if choices.elects_soon { (lasts / 10).max(2) } else { 200 },
             outcomes_ms: if all && choices.forgets { lasts / 5 } else { 30_000 },
-            ..Settings::default()
+            ..defaults
         };
         let configuration = Configuration {
             seed: self.seed,

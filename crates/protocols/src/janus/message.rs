@@ -50,10 +50,13 @@ pub enum Request {
     Compare(Vec<Version>),
     /// How far the sender has come, for another replica of its partition.
     Report(Report),
-    /// Transactions that began before this time have ended at the sender's partition, and no other will begin there.
+    /// Up to when everything has ended at the sender's partition, as far as is known there. Times are in microseconds since
+    /// the Unix epoch.
     Over {
-        /// In microseconds since the Unix epoch.
+        /// Transactions that began before this time have ended, unless another replica has taken on one that is not known yet.
         below_us: u64,
+        /// Transactions that began before this time have ended, and no other will be taken on.
+        firm_us: u64,
     },
     /// Report the set of procedures that is in use.
     Set,
@@ -288,6 +291,8 @@ pub enum Reply {
     Committed {
         /// The transaction.
         txn: Version,
+        /// What it does, if that was not known to the one who has asked.
+        work: Option<Arc<Work>>,
         /// Its commit.
         commit: Arc<Commit>,
     },
@@ -318,6 +323,8 @@ pub enum Reply {
     },
     /// Transactions have been executed at the sender.
     Have {
+        /// The number of the last configuration that the sender knows.
+        configuration: u64,
         /// The number of the sender's copy of the data.
         copy: u64,
         /// The transactions.
@@ -369,6 +376,8 @@ pub struct PreAccepted {
     pub ancestors: Ancestors,
     /// The incarnations that the sender knows.
     pub incarnations: Vec<u64>,
+    /// Whether the sender has not taken the transaction on and will never do so, since everything before its time is over.
+    pub is_closed: bool,
 }
 
 /// A part of the data of a partition.
@@ -460,13 +469,20 @@ pub enum Entry {
     /// Which transactions are taken on, and which can be forgotten.
     Window(WindowEntry),
     /// A part of the data was copied from another replica.
-    Copy(Box<Copied>),
+    Copy {
+        /// The part.
+        copied: Box<Copied>,
+        /// What had been forgotten by then.
+        gone_us: u64,
+    },
     /// How far the replica takes part from now on.
     Standing {
         /// How far.
         part: Part,
         /// The number of the copy from which its data comes: 0 at first. If its disk was lost, a number that none had before.
         copy: u64,
+        /// What had been settled by then.
+        settled_us: u64,
     },
     /// A vote for a configuration, or one that was chosen.
     Vote(Vote),
@@ -491,6 +507,8 @@ pub enum Part {
 pub struct Window {
     /// A transaction that began before this time, and that no replica has taken on, is not taken on.
     pub from_us: u64,
+    /// A transaction that began before this time is not taken on, even if another replica has taken it on.
+    pub closed_us: u64,
     /// Transactions that began before this time have been executed by all replicas that are counted, of all partitions.
     pub settled_us: u64,
     /// The same, and so long ago that clients ask for their outcomes no more.
@@ -503,6 +521,7 @@ impl Window {
     pub fn and(self, other: Window) -> Window {
         Window {
             from_us: self.from_us.max(other.from_us),
+            closed_us: self.closed_us.max(other.closed_us),
             settled_us: self.settled_us.max(other.settled_us),
             forget_us: self.forget_us.max(other.forget_us),
         }

@@ -72,9 +72,9 @@
 //! # Replicas that lack something
 //! Replicas of a partition compare what they have executed (`replica/watch.rs`), and fetch what they lack. A transaction has
 //! ended at a partition when all replicas that are *counted* have executed it; it is *settled* when it has ended at all
-//! partitions. Uses of rows are kept until all that are counted know that. A replica that was silent for
-//! [`serried_actor::Settings::outcomes_ms`] is not counted any more, and copies the data of another one when it comes back
-//! (`replica/copy.rs`). A vertex names the time below which its edges may lack settled transactions (`Vertex::floor_us`). A
+//! partitions. Uses of rows are kept until all that are counted know that. Replicas agree on who is counted
+//! (`replica/configure.rs`). One that was silent for [`serried_actor::Settings::outcomes_ms`] is left out, and copies the data
+//! of another one when it comes back (`replica/copy.rs`). A vertex names the time below which its edges may lack settled transactions (`Vertex::floor_us`). A
 //! replica executes it only if it knows these to be settled, too. So one that is not counted, and does not know it, executes
 //! nothing too early.
 //!

@@ -187,7 +187,14 @@ impl Run {
         match reply {
             Reply::Executed { end, results, .. } => {
                 match self.phase {
-                    Phase::Agrees if end == End::Void => return self.void(members),
+                    Phase::Agrees if end == End::Void && self.work.is_some() => {
+                        return self.void(members);
+                    }
+                    // Perhaps it has no pieces there.
+                    Phase::Agrees if end == End::Void => {
+                        part.agreement.is_void();
+                        return self.commit(members);
+                    }
                     Phase::Agrees => return nothing(), // What it commits with follows.
                     Phase::Commits(_) | Phase::Voids => {}
                 }
@@ -196,9 +203,17 @@ impl Run {
             }
             Reply::NotAccepted { why, .. } => self.on_not_accepted(from, why, members),
             _ if !matches!(self.phase, Phase::Agrees) => nothing(),
-            Reply::Committed { commit, .. } => {
-                if self.work.is_none() {
-                    return nothing(); // The one that knows the transaction executes it.
+            Reply::Committed { commit, work, .. } => {
+                match (&self.work, work) {
+                    (Some(_), _) => {}
+                    (None, Some(work)) => {
+                        self.parts.retain(|at, _| work.participants.contains(at));
+                        for at in work.participants.iter() {
+                            self.parts.entry(*at).or_default();
+                        }
+                        self.work = Some(work);
+                    }
+                    (None, None) => return nothing(), // an answer to another coordinator's request
                 }
                 self.phase = Phase::Commits(commit);
                 Step::Send(self.unanswered(members))

@@ -125,15 +125,18 @@ fn request(from: NodeId, request: &Request, own: u16, members: &Members) -> bool
         Request::Fetch { txn } => version(*txn) && is_peer,
         Request::Compare(txns) => is_peer && txns.iter().all(|txn| version(*txn)),
         Request::Report(report) => {
-            let Window { from_us, settled_us, forget_us } = report.window;
-            let times = [report.below_us.min(LAST_US - 1), from_us, settled_us, forget_us];
+            let Window { from_us, closed_us, settled_us, forget_us } = report.window;
+            let below_us = report.below_us.min(LAST_US - 1);
+            let times = [below_us, from_us, closed_us, settled_us, forget_us];
             is_peer
                 && times.iter().all(|us| *us < LAST_US)
                 && report.copy < LAST_US
                 && vote(&report.vote, group)
                 && incarnations(&report.incarnations, group)
         }
-        Request::Over { below_us } => *below_us < LAST_US && !from.is_coordinator(),
+        Request::Over { below_us, firm_us } => {
+            *below_us < LAST_US && *firm_us < LAST_US && !from.is_coordinator()
+        }
         Request::Set => true,
         Request::Copy(request) => is_peer && request.copy < LAST_US,
         Request::Join { incarnation } => is_peer && *incarnation < LAST_US,
@@ -167,8 +170,11 @@ fn reply(from: NodeId, reply: &Reply, own: u16, members: &Members) -> bool {
         | Reply::Replaced { txn, ballot: attempt, incarnations: named } => {
             version(*txn) && ballot(attempt) && incarnations(named, group)
         }
-        Reply::Committed { txn, commit } => {
+        Reply::Committed { txn, work: of, commit } => {
             *txn == commit.vertex.txn
+                && of
+                    .iter()
+                    .all(|of| work(of, group) && of.participants == commit.vertex.participants)
                 && vertex(&commit.vertex, group)
                 && ancestors(&commit.ancestors, group)
         }

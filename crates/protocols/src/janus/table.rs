@@ -355,16 +355,18 @@ impl Table {
                 self.control_changed(position, store);
                 self.forget(store);
             }
-            Entry::Copy(copied) => self.take_copied(position, copied, store),
+            Entry::Copy { copied, gone_us } => {
+                self.take_copied(position, copied, *gone_us, store);
+            }
             Entry::Vote(vote) => {
                 self.control.vote = vote.clone();
                 self.control_changed(position, store);
             }
-            Entry::Standing { part, copy } => {
+            Entry::Standing { part, copy, settled_us } => {
                 (self.control.part, self.control.copy) = (*part, *copy);
                 self.control_changed(position, store);
                 if matches!(part, Part::Full | Part::Restored) {
-                    self.drop_dead(store);
+                    self.drop_dead(*settled_us, store);
                 }
             }
         }
@@ -491,8 +493,8 @@ impl Table {
 
     /// All data was copied from another replica. Transactions that it did not know, and that began before everything was
     /// settled there, are never executed.
-    fn drop_dead(&mut self, store: &mut dyn Store) {
-        let settled = Version::at(self.window().settled_us);
+    fn drop_dead(&mut self, settled_us: u64, store: &mut dyn Store) {
+        let settled = Version::at(settled_us);
         let old: Vec<Version> = self.open.range(..settled).copied().collect();
         for txn in old {
             if self.txn(txn, store).is_some_and(|state| state.executed.is_none()) {
@@ -605,7 +607,7 @@ impl Table {
         known.into_iter().collect()
     }
 
-    fn take_copied(&mut self, position: u64, copied: &Copied, store: &mut dyn Store) {
+    fn take_copied(&mut self, position: u64, copied: &Copied, gone_us: u64, store: &mut dyn Store) {
         for (name, state) in &copied.cells {
             let cell = match state.is_empty() {
                 true => Cell::Nothing,
@@ -613,7 +615,7 @@ impl Table {
             };
             match (txn_of_name(name.as_bytes()), cell) {
                 (Some(txn), Cell::Txn(state)) => {
-                    if txn.timestamp_us >= self.control.window.gone_us {
+                    if txn.timestamp_us >= gone_us {
                         if state.executed.is_none() {
                             self.over.remove(&txn);
                         }

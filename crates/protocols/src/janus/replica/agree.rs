@@ -7,7 +7,7 @@ use serried_model::{NodeId, Version};
 
 use super::super::Mutation;
 use super::super::message::{
-    Accept, Ancestors, Ballot, Commit, Dependencies, Edge, End, Entry, Kind, NotAccepted,
+    Accept, Ancestors, Ballot, Commit, Dependencies, Edge, End, Entry, Kind, NotAccepted, Part,
     PreAccept, PreAccepted, Reply, Results, Task, Work,
 };
 use super::super::table::Vote;
@@ -28,7 +28,7 @@ impl Replica {
         if !self.votes() {
             return;
         }
-        if let Some(reply) = self.decided(txn, cx) {
+        if let Some(reply) = self.decided(txn, work.is_none(), cx) {
             return self.reply(from, reply, cx);
         }
         let (known, vote) = match self.table.txn(txn, cx.store()) {
@@ -44,14 +44,18 @@ impl Replica {
         if let Some(live) = self.live.get_mut(&txn) {
             live.heard = cx.now();
         }
+        let mut is_closed = false;
         if vote.dependencies.is_none() {
             let is_new = known.is_none();
             match known.or(work) {
-                None if self.is_settled(txn) => {
+                _ if insist && self.is_settled(txn) && !self.table.has_begun(txn) => {
                     let why = NotAccepted::Forgotten;
                     return self.reply(from, Reply::NotAccepted { txn, why }, cx);
                 }
                 None => {}
+                Some(_) if insist && txn.timestamp_us < self.table.window().closed_us => {
+                    is_closed = true;
+                }
                 Some(work) => {
                     match self.refusal(txn, &work, insist || !is_new) {
                         Ok(()) => {}
@@ -68,11 +72,18 @@ impl Replica {
                 }
             }
         }
-        self.report_vote(from, txn, ballot, cx);
+        self.report_vote(from, txn, ballot, is_closed, cx);
     }
 
     /// Promises to take part in no earlier attempt, and reports what is known of the transaction.
-    fn report_vote(&mut self, to: NodeId, txn: Version, ballot: Ballot, cx: &mut Cx<'_>) {
+    fn report_vote(
+        &mut self,
+        to: NodeId,
+        txn: Version,
+        ballot: Ballot,
+        is_closed: bool,
+        cx: &mut Cx<'_>,
+    ) {
         let promised = self.table.txn(txn, cx.store()).map(|state| state.vote.promised);
         if promised.is_none_or(|promised| promised < ballot) {
             self.record(Entry::Promise { txn, ballot }, cx);
@@ -95,33 +106,33 @@ impl Replica {
         };
         let work = work.filter(|_| ballot != Ballot::FIRST);
         let incarnations = self.incarnations.named();
-        let reply =
-            PreAccepted { txn, ballot, dependencies, accepted, work, ancestors, incarnations };
+        let reply = PreAccepted {
+            txn,
+            ballot,
+            dependencies,
+            accepted,
+            work,
+            ancestors,
+            incarnations,
+            is_closed,
+        };
         self.reply(to, Reply::PreAccepted(Box::new(reply)), cx);
     }
 
     /// What has become of a transaction, if that is known here.
-    fn decided(&mut self, txn: Version, cx: &mut Cx<'_>) -> Option<Reply> {
-        if let Some(vertex) = self.graph.vertex(txn).cloned() {
-            let before: Vec<Version> = vertex.edges.iter().map(|edge| edge.from).collect();
-            let ancestors = self.ancestors(before.into_iter(), cx);
-            return Some(Reply::Committed { txn, commit: Arc::new(Commit { vertex, ancestors }) });
+    fn decided(&mut self, txn: Version, wants_work: bool, cx: &mut Cx<'_>) -> Option<Reply> {
+        let state = self.table.txn(txn, cx.store());
+        let work = state.and_then(|state| state.work.clone()).filter(|_| wants_work);
+        let executed = state.filter(|state| state.executed.is_some());
+        if executed.is_some_and(|state| state.end == Some(End::Void)) {
+            let results = Results::default();
+            return Some(Reply::Executed { txn, end: End::Void, results });
         }
-        let state = self.table.txn(txn, cx.store())?;
-        state.executed?;
-        match (&state.end, &state.vertex) {
-            (Some(End::Void), _) => {
-                let results = Results::default();
-                Some(Reply::Executed { txn, end: End::Void, results })
-            }
-            (_, Some(vertex)) => {
-                let vertex = (**vertex).clone();
-                let before: Vec<Version> = vertex.edges.iter().map(|edge| edge.from).collect();
-                let ancestors = self.ancestors(before.into_iter(), cx);
-                Some(Reply::Committed { txn, commit: Arc::new(Commit { vertex, ancestors }) })
-            }
-            _ => None,
-        }
+        let vertex = executed.and_then(|state| state.vertex.as_deref());
+        let vertex = vertex.or(self.graph.vertex(txn)).cloned()?;
+        let before: Vec<Version> = vertex.edges.iter().map(|edge| edge.from).collect();
+        let ancestors = self.ancestors(before.into_iter(), cx);
+        Some(Reply::Committed { txn, work, commit: Arc::new(Commit { vertex, ancestors }) })
     }
 
     /// Whether a transaction that is not known began so long ago that no replica takes it on.
@@ -132,8 +143,11 @@ impl Replica {
     /// Whether a transaction that is not known can be taken on; if not, why, or nothing if it may be possible soon.
     fn refusal(&self, txn: Version, work: &Work, insist: bool) -> Result<(), Option<NotAccepted>> {
         let window = self.table.window();
-        if self.is_settled(txn) && !self.table.has_begun(txn) {
+        if insist && self.is_settled(txn) && !self.table.has_begun(txn) {
             return Err(Some(NotAccepted::Forgotten));
+        }
+        if !insist && self.table.part() != Part::Full {
+            return Err(None); // Its window may be an old one.
         }
         if let Task::Call(of) = &work.task {
             let version = self.table.version();
@@ -244,7 +258,7 @@ impl Replica {
         if !self.votes() {
             return;
         }
-        if let Some(reply) = self.decided(txn, cx) {
+        if let Some(reply) = self.decided(txn, false, cx) {
             return self.reply(from, reply, cx);
         }
         let incarnations = self.incarnations.named();
@@ -279,6 +293,9 @@ impl Replica {
             || self.wanted.contains_key(&txn);
         if is_new && self.executes() && !(self.is_settled(txn) && !self.table.has_begun(txn)) {
             self.record(Entry::Void(txn), cx);
+            if !self.live.contains_key(&txn) {
+                self.voids.insert(txn);
+            }
             self.live.remove(&txn);
             self.wanted.remove(&txn);
             self.accesses.remove(txn);
@@ -316,6 +333,8 @@ impl Replica {
                 edges += vertex.edges.len();
                 open.extend(vertex.edges.iter().map(|edge| edge.from));
                 ancestors.commit.push(vertex.clone());
+            } else if self.voids.contains(&txn) && !self.graph.is_decided(txn) {
+                // Perhaps it is void because it has no pieces here.
             } else if self.table.has_begun(txn) {
                 match self.table.executed(txn, cx.store()) {
                     None => {}

@@ -141,14 +141,18 @@ impl Replica {
             Part::Restored => Part::Lost,
             Part::Behind | Part::Lost => return,
         };
-        self.record(Entry::Standing { part, copy }, cx);
+        self.stand(part, copy, cx);
+        // What is executed in part begins again when the data was copied.
+        self.running.clear();
+        self.groups.clear();
+        self.blocked.clear();
     }
 
     /// Proposes another configuration, if that is necessary.
     pub(super) fn propose(&mut self, cx: &mut Cx<'_>) {
         let known = self.table.vote();
         let is_counted = known.chosen.copy_of(self.id) == Some(self.table.copy());
-        if self.table.part() != Part::Full || !is_counted || self.configuring.proposed.is_some() {
+        if !self.executes() || !is_counted || self.configuring.proposed.is_some() {
             return;
         }
         let now = cx.now();
@@ -171,13 +175,18 @@ impl Replica {
         let now_counted: Vec<Option<u64>> = all().map(|node| chosen.copy_of(node)).collect();
         let after = Duration::from_millis(self.settings.outcomes_ms).max(10 * WATCH);
         let is_silent = |node: NodeId| node != self.id && self.peers.is_silent(node, now, after);
-        let mut counted: Vec<Option<u64>> =
-            all().map(|node| chosen.copy_of(node).filter(|_| !is_silent(node))).collect();
-        if let Some((node, copy)) = self.configuring.adds {
+        // One that is counted and has not received the last part of its copy can't stand in for others.
+        let stays =
+            |node: NodeId| !is_silent(node) && (node == self.id || self.peers.is_whole(node));
+        let may_leave_out = all().filter(|node| stays(*node)).count() >= self.members.majority();
+        let of = |node| chosen.copy_of(node).filter(|_| !(may_leave_out && is_silent(node)));
+        let mut counted: Vec<Option<u64>> = all().map(of).collect();
+        if let Some((node, copy)) = self.configuring.adds
+            && chosen.copy_of(node).is_none_or(|known| known < copy)
+        {
             counted[node.member()] = Some(copy);
         }
-        let is_enough = counted.iter().flatten().count() >= self.members.majority();
         let number = chosen.number + 1;
-        (is_enough && counted != now_counted).then_some(Configuration { number, counted })
+        (counted != now_counted).then_some(Configuration { number, counted })
     }
 }

@@ -113,7 +113,7 @@ impl Replica {
 
     /// Another replica copies the data that is here.
     pub(super) fn on_copy(&mut self, from: NodeId, request: CopyRequest, cx: &mut Cx<'_>) {
-        if self.table.part() != Part::Full {
+        if !self.executes() {
             return;
         }
         let now = cx.now();
@@ -196,7 +196,8 @@ impl Replica {
         self.copying.keys += copied.cells.len() as u64;
         let (next, CopyRequest { copy, part, .. }) = (copied.next.clone(), copied.request.clone());
         let lacking = self.table.lacking(&copied, cx.store());
-        self.record(Entry::Copy(Box::new(copied)), cx);
+        let gone_us = self.table.windows().gone_us;
+        self.record(Entry::Copy { copied: Box::new(copied), gone_us }, cx);
         if let Some(next) = next {
             let request = CopyRequest { copy, part: part + 1, from: next, lacking };
             return self.ask_to_copy(from, request, cx);
@@ -206,7 +207,7 @@ impl Replica {
             Part::Lost if !self.mutation.is(Mutation::AgreesAtOnce) => Part::Restored,
             _ => Part::Full,
         };
-        self.record(Entry::Standing { part, copy }, cx);
+        self.stand(part, copy, cx);
         self.resume(cx);
         self.send_reports(cx);
     }
@@ -286,7 +287,7 @@ impl Replica {
         let is_over = known.is_empty();
         self.copying.known = known;
         if is_over {
-            self.record(Entry::Standing { part: Part::Full, copy: self.table.copy() }, cx);
+            self.stand(Part::Full, self.table.copy(), cx);
             self.send_reports(cx);
         }
     }

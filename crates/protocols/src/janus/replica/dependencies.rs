@@ -39,6 +39,7 @@ impl Replica {
             return self.reply(from, Reply::NotAccepted { txn, why }, cx);
         }
         self.learn(ancestors, Some(vertex), cx);
+        self.execute_all(vec![txn], cx);
     }
 
     /// Reports what came of a transaction that was executed.
@@ -54,7 +55,7 @@ impl Replica {
     fn want(&mut self, txn: Version, cx: &Cx<'_>) {
         let is_known = self.live.contains_key(&txn)
             || self.table.has_begun(txn)
-            || txn.timestamp_us < self.table.windows().gone_us;
+            || txn.timestamp_us < self.table.window().settled_us;
         if !is_known {
             self.wanted.entry(txn).or_insert(cx.now());
         }
@@ -165,7 +166,8 @@ impl Replica {
             return false;
         }
         let is_gone = txn.timestamp_us < self.table.windows().gone_us;
-        self.graph.is_decided(txn) || self.table.has_begun(txn) || is_gone
+        let is_known = self.table.has_begun(txn) && !self.voids.contains(&txn);
+        self.graph.is_decided(txn) || is_known || is_gone
     }
 
     /// Asks replicas for an ancestor that is known at a partition, unless they were asked lately.
@@ -213,6 +215,9 @@ impl Replica {
     pub(super) fn answer_askers(&mut self, txn: Version, cx: &mut Cx<'_>) {
         if !self.askers.contains_key(&txn) {
             return;
+        }
+        if self.voids.contains(&txn) {
+            self.graph.decide(txn); // An edge says that it has pieces here.
         }
         let ancestors = self.ancestors([txn].into_iter(), cx);
         if ancestors == Ancestors::default() {
@@ -295,7 +300,8 @@ impl Replica {
         txns.truncate(COMPARED_AT_ONCE);
         let mut have = Vec::new();
         for txn in txns {
-            let is_gone = txn.timestamp_us < self.table.windows().gone_us;
+            let is_settled = txn.timestamp_us < self.table.window().settled_us;
+            let is_gone = is_settled && !self.table.has_begun(txn);
             let state = self.table.txn(txn, cx.store());
             if is_gone || state.is_some_and(|state| state.executed.is_some()) {
                 have.push(txn);
@@ -305,13 +311,21 @@ impl Replica {
             }
         }
         if !have.is_empty() {
+            let configuration = self.table.vote().chosen.number;
             let copy = self.table.copy();
-            self.reply(from, Reply::Have { copy, txns: have }, cx);
+            self.reply(from, Reply::Have { configuration, copy, txns: have }, cx);
         }
     }
 
-    pub(super) fn on_have(&mut self, from: NodeId, copy: u64, txns: &[Version], cx: &mut Cx<'_>) {
-        if self.table.vote().chosen.copy_of(from) != Some(copy) {
+    pub(super) fn on_have(
+        &mut self,
+        from: NodeId,
+        (configuration, copy): (u64, u64),
+        txns: &[Version],
+        cx: &mut Cx<'_>,
+    ) {
+        let chosen = &self.table.vote().chosen;
+        if chosen.number != configuration || chosen.copy_of(from) != Some(copy) {
             return; // late: it has lost its disk, or others have forgotten what it lacks
         }
         let mut known = Vec::new();

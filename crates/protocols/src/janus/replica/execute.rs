@@ -62,13 +62,16 @@ impl RowStore for Rows<'_> {
 impl Replica {
     /// Executes these transactions and those that were waiting for them, if nothing is missing.
     pub(super) fn execute_all(&mut self, mut open: Vec<Version>, cx: &mut Cx<'_>) {
+        if !self.executes() {
+            return;
+        }
         while let Some(txn) = open.pop() {
             open.extend(self.blocked.release(txn));
             if let Some(name) = self.running.get(&txn).copied() {
                 open.extend(self.proceed(name, cx));
                 continue;
             }
-            let is_here = self.live.contains_key(&txn) && self.executes();
+            let is_here = self.live.contains_key(&txn);
             if !is_here || self.blocked.cause(txn).is_some() {
                 continue;
             }
@@ -91,6 +94,13 @@ impl Replica {
                         open.extend(executed);
                     }
                 }
+                Err(missing) if missing.iter().any(|missing| self.is_void_here(missing)) => {
+                    let void = missing.iter().filter(|missing| self.is_void_here(missing));
+                    for void in void.map(|missing| missing.txn).collect::<Vec<_>>() {
+                        self.graph.decide(void);
+                    }
+                    open.push(txn);
+                }
                 Err(missing) => {
                     let cause = missing.iter().find_map(|missing| self.blocked.cause(missing.txn));
                     let first = missing.first().map(|missing| (missing.txn, missing.at));
@@ -107,6 +117,11 @@ impl Replica {
                 }
             }
         }
+    }
+
+    /// Whether a missing ancestor has pieces here, and is never executed.
+    fn is_void_here(&self, missing: &order::Missing) -> bool {
+        missing.at == self.partition() && self.voids.contains(&missing.txn)
     }
 
     /// Asks for an ancestor, unless it is known here what it does.

@@ -18,7 +18,7 @@ use serried_model::{NodeId, Value, Version};
 use serried_parts::Incarnations;
 
 use super::members::Members;
-use super::message::{Entry, Message, Part, Record, Reply, Request};
+use super::message::{End, Entry, Message, Part, Record, Reply, Request};
 use super::run::Run;
 use super::table::Table;
 use super::{Mutation, sound};
@@ -55,6 +55,9 @@ pub struct Replica {
     accesses: Accesses,
     graph: Graph,
     blocked: Blocked,
+    /// The transactions that became void without it being known here what they do. If an edge says that such a one has pieces
+    /// here, it is never executed. Otherwise it may have pieces elsewhere.
+    voids: BTreeSet<Version>,
     /// The transactions that may come after others which are settled, and were perhaps not executed here.
     gated: BTreeSet<Version>,
     /// The groups that are being executed, by their first members.
@@ -68,8 +71,8 @@ pub struct Replica {
     /// The transactions of silent coordinators that this replica coordinates.
     runs: BTreeMap<Version, Run>,
     peers: Peers,
-    /// By partition, the time below which its transactions have ended.
-    over: BTreeMap<u16, u64>,
+    /// By partition, the time below which its transactions have ended, and the one below which this is firm.
+    over: BTreeMap<u16, (u64, u64)>,
     configuring: Configuring,
     copying: Copying,
     /// The ends of the log at the last times that rows were put into the store.
@@ -107,6 +110,7 @@ impl Replica {
             incarnations: Incarnations::new(members.group().size()),
             live: BTreeMap::new(),
             wanted: BTreeMap::new(),
+            voids: BTreeSet::new(),
             registrations: BTreeSet::new(),
             accesses: Accesses::default(),
             graph: Graph::default(),
@@ -166,6 +170,12 @@ impl Replica {
         cx.append(Record::Entry { position, entry });
     }
 
+    /// Takes part as far as that from now on, with a copy of this number.
+    fn stand(&mut self, part: Part, copy: u64, cx: &mut Cx<'_>) {
+        let settled_us = self.table.window().settled_us;
+        self.record(Entry::Standing { part, copy, settled_us }, cx);
+    }
+
     fn record_incarnations(&mut self, cx: &mut Cx<'_>) {
         if let Some(of) = self.incarnations.record_at(cx.log_position()) {
             cx.append(Record::Incarnations(of));
@@ -185,11 +195,17 @@ impl Replica {
         self.groups.clear();
         let mut known = core::mem::take(&mut self.live);
         self.wanted.clear();
+        self.voids.clear();
         let now = cx.now();
         let floor = Version::at(self.table.windows().floor_us);
         for txn in self.table.all() {
             let Some(state) = self.table.txn(txn, cx.store()) else { continue };
-            match (state.executed, &state.work) {
+            let is_void = state.end == Some(End::Void);
+            if is_void && state.work.is_none() {
+                self.voids.insert(txn);
+            }
+            match (state.executed.filter(|_| !is_void), &state.work) {
+                _ if is_void => {}
                 (Some(number), Some(work)) if txn >= floor => {
                     executed.push((number, txn, work.clone()));
                 }
@@ -222,6 +238,10 @@ impl Replica {
         for (_, txn, work) in began {
             self.use_rows(txn, &work, &mut |_| {});
         }
+        // Others may be known to commit already.
+        let live = self.live.keys().filter(|txn| self.graph.vertex(**txn).is_some());
+        let live: Vec<Version> = live.copied().collect();
+        self.execute_all(live, cx);
     }
 
     fn on_request(&mut self, from: NodeId, request: Request, cx: &mut Cx<'_>) {
@@ -235,9 +255,8 @@ impl Replica {
             Request::Fetch { txn } => self.on_fetch(from, txn, cx),
             Request::Compare(txns) => self.on_compare(from, txns, cx),
             Request::Report(report) => self.on_report(from, report, cx),
-            Request::Over { below_us } => {
-                let over = self.over.entry(from.partition()).or_default();
-                *over = below_us.max(*over);
+            Request::Over { below_us, firm_us } => {
+                self.is_over(from.partition(), (below_us, firm_us));
             }
             Request::Set if self.executes() && self.knows_set() => {
                 let set = self.table.set().map(|set| set.set().clone()).unwrap_or_default();
@@ -262,19 +281,21 @@ impl Replica {
             Reply::Fetched { txn, work, ancestors } => {
                 self.on_fetched(txn, work, &ancestors, cx);
             }
-            Reply::Have { copy, txns } => self.on_have(from, copy, &txns, cx),
+            Reply::Have { configuration, copy, txns } => {
+                self.on_have(from, (configuration, copy), &txns, cx);
+            }
             Reply::Copied(copied) => self.on_copied(from, *copied, cx),
             Reply::Joined { incarnation, incarnations, open, is_lost } => {
                 self.on_joined(from, (incarnation, is_lost), &incarnations, open, cx);
             }
-            Reply::Committed { txn, ref commit } => {
+            Reply::Committed { txn, ref commit, .. } => {
                 if self.live.contains_key(&txn) || self.wanted.contains_key(&txn) {
                     self.learn(&commit.ancestors, Some(&commit.vertex), cx);
                 }
                 self.on_reply_to_run(from, txn, reply, cx);
             }
             Reply::Executed { txn, ref end, .. } => {
-                if *end == super::message::End::Void && from.partition() == self.partition() {
+                if *end == End::Void && from.partition() == self.partition() {
                     self.on_void(None, txn, cx);
                 }
                 self.on_reply_to_run(from, txn, reply, cx);
@@ -413,8 +434,7 @@ impl Recover for Replica {
 
     fn rejoin(&mut self, cx: &mut Cx<'_>) {
         if self.serves() {
-            let copy = cx.clock().latest_us;
-            self.record(Entry::Standing { part: Part::Lost, copy }, cx);
+            self.stand(Part::Lost, cx.clock().latest_us, cx);
             if !self.is_alone() {
                 self.incarnations.set(self.id, cx.clock().latest_us);
                 self.record_incarnations(cx);

@@ -71,6 +71,13 @@ impl Peers {
         self.heard.get(&peer).is_some_and(|heard| now.since(*heard) > after)
     }
 
+    /// Whether a replica has all data, with the copy that is counted.
+    pub(super) fn is_whole(&self, peer: NodeId) -> bool {
+        let counted = self.configuration.copy_of(peer);
+        let is_whole = |report: &Report| report.is_whole && Some(report.copy) == counted;
+        self.reports.get(&peer).is_some_and(is_whole)
+    }
+
     /// The votes of others for the next configuration.
     pub(super) fn voters(&self) -> impl Iterator<Item = &Vote> {
         let number = self.configuration.number;
@@ -118,11 +125,14 @@ impl Peers {
         self.counted().map(report).collect()
     }
 
-    /// The time below which all transactions of the partition have ended, and below which no other begins, if this
-    /// replica's own is `below_us`.
-    pub(super) fn below(&self, below_us: u64) -> Option<u64> {
+    /// The time below which all transactions of the partition have ended, if this replica's own is `below_us`, and the one
+    /// below which no other will be taken on, either, if this replica takes on none before `closed_us`.
+    pub(super) fn below(&self, below_us: u64, closed_us: u64) -> Option<(u64, u64)> {
         let reports = self.usable()?;
-        Some(reports.iter().map(|report| report.below_us).chain([below_us]).min().unwrap_or(0))
+        let of_peers = reports.iter().map(|report| (report.below_us, report.window.closed_us));
+        let all = || of_peers.clone().chain([(below_us, closed_us)]);
+        let below = all().map(|(below_us, _)| below_us).min()?;
+        Some((below, all().map(|(below_us, closed_us)| below_us.min(closed_us)).min()?))
     }
 
     /// What all that are counted know to be settled, and to be forgotten.

@@ -6,9 +6,7 @@ use std::sync::Arc;
 
 use serried_model::{NodeId, Version};
 
-use super::super::message::{
-    Ballot, Entry, Part, Reply, Report, Request, Window, WindowEntry, Work,
-};
+use super::super::message::{Ballot, Entry, Reply, Report, Request, Window, WindowEntry, Work};
 use super::super::run::{Run, Step};
 use super::dependencies::COMPARED_AT_ONCE;
 use super::{Cx, Replica};
@@ -169,6 +167,7 @@ impl Replica {
         self.graph.prune(open, self.table.window().forget_us);
         let live = &self.live;
         self.blocked.retain(|txn| live.contains_key(&txn));
+        self.voids.retain(|txn| self.table.has_begun(*txn));
         let gone = Version::at(self.table.windows().gone_us);
         self.wanted.retain(|txn, _| *txn >= gone);
         self.asked.retain(|txn, _| self.blocked.waits_for(*txn) || self.wanted.contains_key(txn));
@@ -180,18 +179,25 @@ impl Replica {
     fn report(&mut self, cx: &mut Cx<'_>) {
         self.propose(cx);
         self.send_reports(cx);
-        if self.table.part() != Part::Full {
+        if !self.executes() {
             return;
         }
-        if let Some(below_us) = self.peers.below(self.below_us()) {
-            let over = self.over.entry(self.partition()).or_default();
-            *over = below_us.max(*over);
-            let below_us = *over;
+        if let Some(over) = self.peers.below(self.below_us(), self.table.window().closed_us) {
+            let (below_us, firm_us) = self.is_over(self.partition(), over);
             for at in (0..self.members.partitions()).filter(|at| *at != self.partition()) {
-                self.send(self.members.counterpart(self.id, at), Request::Over { below_us }, cx);
+                for to in self.members.of(at) {
+                    self.send(to, Request::Over { below_us, firm_us }, cx);
+                }
             }
         }
         self.move_window(cx);
+    }
+
+    /// Everything has ended at a partition up to a time, and up to another one this is firm. Returns what is known of it.
+    pub(super) fn is_over(&mut self, at: u16, (below_us, firm_us): (u64, u64)) -> (u64, u64) {
+        let known = self.over.entry(at).or_default();
+        *known = (known.0.max(below_us), known.1.max(firm_us));
+        *known
     }
 
     /// The time below which every transaction that is known here has ended, and below which none begins here.
@@ -206,7 +212,7 @@ impl Replica {
             below_us: self.below_us(),
             window: self.table.window(),
             copy: self.table.copy(),
-            is_whole: self.table.part() == Part::Full,
+            is_whole: self.executes(),
             is_voter: self.votes_on_configurations(),
             vote: self.table.vote().clone(),
             incarnations: self.incarnations.named(),
@@ -220,9 +226,13 @@ impl Replica {
         let now_us = cx.clock().midpoint_us();
         let ago = |ms: u64| now_us.saturating_sub(ms.saturating_mul(1000));
         let is_complete = self.over.len() == usize::from(self.members.partitions());
-        let settled_us = self.over.values().copied().min().filter(|_| is_complete).unwrap_or(0);
+        let first =
+            |times: &mut dyn Iterator<Item = u64>| times.min().filter(|_| is_complete).unwrap_or(0);
+        let closed_us = first(&mut self.over.values().map(|(below_us, _)| *below_us));
+        let settled_us = first(&mut self.over.values().map(|(_, firm_us)| *firm_us));
         let new = Window {
             from_us: ago(self.settings.truncation_lag_ms),
+            closed_us,
             settled_us,
             forget_us: settled_us.min(ago(self.settings.outcomes_ms)),
         };

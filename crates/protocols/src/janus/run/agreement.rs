@@ -14,6 +14,8 @@ pub(super) struct Agreement {
     known: BTreeMap<NodeId, Dependencies>,
     /// The replicas that do not know it.
     unknown: BTreeSet<NodeId>,
+    /// Those of them that will never take it on.
+    closed: BTreeSet<NodeId>,
     /// What replicas have accepted in former attempts.
     accepted: Option<(Ballot, Dependencies)>,
     /// The replicas that have not taken it on, because they would only do so if another one had.
@@ -57,6 +59,11 @@ impl Agreement {
         &self.incarnations
     }
 
+    /// The partition has agreed that the transaction is void, if it has pieces there.
+    pub(super) fn is_void(&mut self) {
+        self.agreed = Some(Dependencies::default());
+    }
+
     /// What was agreed on stays; everything else is asked for in another attempt.
     pub(super) fn restart(&mut self) {
         if self.agreed.is_none() {
@@ -90,6 +97,7 @@ impl Agreement {
                 let is_other = |of: &NodeId| of.member() != member;
                 self.known.retain(|of, _| is_other(of));
                 self.unknown.retain(is_other);
+                self.closed.retain(is_other);
                 self.refused.retain(is_other);
                 if let Some((_, accepted)) = &mut self.proposal {
                     accepted.retain(is_other);
@@ -132,6 +140,9 @@ impl Agreement {
             return Next::Nothing; // late
         }
         self.refused.remove(&from);
+        if reply.is_closed {
+            self.closed.insert(from);
+        }
         if let Some((ballot, dependencies)) = reply.accepted
             && self.accepted.as_ref().is_none_or(|(known, _)| *known < ballot)
         {
@@ -161,6 +172,9 @@ impl Agreement {
             return self.propose(accepted);
         }
         if self.known.is_empty() {
+            return self.propose(Dependencies::default());
+        }
+        if quorum.count - self.closed.len() < quorum.majority {
             return self.propose(Dependencies::default());
         }
         if self.known.len() < quorum.majority {

@@ -233,3 +233,37 @@ fn an_inquiry_settles_a_call_that_nobody_knows() {
     net.pass(Duration::from_secs(3));
     assert_eq!(sevens(&mut net, at(0), at(1)), [0, 0]);
 }
+
+/// A partition at which the call has no pieces knows nothing of it.
+#[test]
+fn inquiries_find_out_what_a_call_has_returned() {
+    let mut net = world();
+    call(&mut net, 1, 2, "both", &[at(0), at(0), 7]);
+    net.settle();
+    let began = net.outputs.iter().find_map(|(_, (_, output))| match output {
+        Output::Began(version) => Some(*version),
+        _ => None,
+    });
+    let call = began.unwrap();
+    for inquiry in 3..6 {
+        net.operate(2, inquiry, Operation::Inquire { call });
+        net.pass(Duration::from_secs(1));
+        let (txn, found) = results(&net).pop().expect("it is known");
+        assert_eq!((txn, found.len()), (inquiry, 2));
+    }
+    assert_eq!(sevens(&mut net, at(0), at(1)), [2, 0]);
+}
+
+/// A client whose clock is behind begins its call again with a later time.
+#[test]
+fn a_call_of_a_client_whose_clock_is_behind_is_begun_again() {
+    let mut net = world();
+    net.pass(Duration::from_secs(5));
+    let now_us = net.clock_us();
+    net.set_clock_us(now_us - 4_000_000);
+    call(&mut net, 1, 2, "both", &[at(0), at(1), 7]);
+    net.settle();
+    net.set_clock_us(now_us);
+    net.pass(Duration::from_secs(1));
+    assert_eq!(sevens(&mut net, at(0), at(1)), [1, 1]);
+}
