@@ -468,8 +468,15 @@ impl Table {
     }
 
     /// Forgets transactions that all replicas know to be forgotten, unless others on a cycle with them are not. A replica
-    /// that has to execute one of these asks for the whole cycle.
+    /// that has to execute one of these asks for the whole cycle. Forgets promises for transactions that never begin, too.
     fn forget(&mut self, store: &mut dyn Store) {
+        let settled = Version::at(self.window().settled_us);
+        for txn in self.open.range(..settled).copied().collect::<Vec<_>>() {
+            let is_promise = |state: &Txn| state.work.is_none() && state.executed.is_none();
+            if self.txn(txn, store).is_some_and(is_promise) {
+                self.remove(txn, store);
+            }
+        }
         let first = Version::at(self.control.window.gone_us);
         let old: Vec<Version> =
             self.open.range(..first).chain(self.over.range(..first)).copied().collect();

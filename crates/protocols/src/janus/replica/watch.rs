@@ -168,8 +168,9 @@ impl Replica {
         let live = &self.live;
         self.blocked.retain(|txn| live.contains_key(&txn));
         self.voids.retain(|txn| self.table.has_begun(*txn));
-        let gone = Version::at(self.table.windows().gone_us);
-        self.wanted.retain(|txn, _| *txn >= gone);
+        // Everything earlier was executed here, or never begins.
+        let settled = Version::at(self.table.window().settled_us);
+        self.wanted.retain(|txn, _| *txn >= settled);
         self.asked.retain(|txn, _| self.blocked.waits_for(*txn) || self.wanted.contains_key(txn));
         self.askers.retain(|txn, _| self.live.contains_key(txn));
         self.peers.prune(self.table.open());
