@@ -18,7 +18,7 @@ use serried_model::{NodeId, Value, Version};
 use serried_parts::Incarnations;
 
 use super::members::Members;
-use super::message::{End, Entry, Message, Part, Record, Reply, Request};
+use super::message::{End, Entry, Message, Part, Record, Reply, Request, Task};
 use super::run::Run;
 use super::table::Table;
 use super::{Mutation, sound};
@@ -55,6 +55,8 @@ pub struct Replica {
     accesses: Accesses,
     graph: Graph,
     blocked: Blocked,
+    /// Those who have asked for the set of procedures, each with the transactions that may have been registrations then.
+    set_askers: BTreeMap<NodeId, BTreeSet<Version>>,
     /// The transactions that became void without it being known here what they do. If an edge says that such a one has pieces
     /// here, it is never executed. Otherwise it may have pieces elsewhere.
     voids: BTreeSet<Version>,
@@ -110,6 +112,7 @@ impl Replica {
             incarnations: Incarnations::new(members.group().size()),
             live: BTreeMap::new(),
             wanted: BTreeMap::new(),
+            set_askers: BTreeMap::new(),
             voids: BTreeSet::new(),
             registrations: BTreeSet::new(),
             accesses: Accesses::default(),
@@ -258,20 +261,35 @@ impl Replica {
             Request::Over { below_us, firm_us } => {
                 self.is_over(from.partition(), (below_us, firm_us));
             }
-            Request::Set if self.executes() && self.knows_set() => {
-                let set = self.table.set().map(|set| set.set().clone()).unwrap_or_default();
-                self.reply(from, Reply::Set { version: self.table.version(), set }, cx);
+            Request::Set => {
+                let unknown = self.wanted.keys().chain(&self.registrations).copied().collect();
+                self.set_askers.insert(from, unknown);
+                self.report_set(cx);
             }
-            Request::Set => {}
             Request::Copy(request) => self.on_copy(from, request, cx),
             Request::Join { incarnation } => self.on_join(from, incarnation, cx),
         }
     }
 
-    /// Whether it knows of no registration that is not executed here.
-    fn knows_set(&self) -> bool {
-        let is_registered = |txn: &Version| !self.live.contains_key(txn);
-        self.wanted.is_empty() && self.registrations.iter().all(is_registered)
+    /// Reports the set to those who have asked, if everything is executed that might have been a registration then.
+    fn report_set(&mut self, cx: &mut Cx<'_>) {
+        if !self.executes() {
+            return;
+        }
+        let (live, wanted) = (&self.live, &self.wanted);
+        self.set_askers.values_mut().for_each(|unknown: &mut BTreeSet<Version>| {
+            unknown.retain(|txn| {
+                let is_registration = |live: &Live| matches!(live.work.task, Task::Register { .. });
+                wanted.contains_key(txn) || live.get(txn).is_some_and(is_registration)
+            });
+        });
+        let ready = self.set_askers.iter().filter(|(_, unknown)| unknown.is_empty());
+        let ready: Vec<NodeId> = ready.map(|(to, _)| *to).collect();
+        for to in ready {
+            self.set_askers.remove(&to);
+            let set = self.table.set().map(|set| set.set().clone()).unwrap_or_default();
+            self.reply(to, Reply::Set { version: self.table.version(), set }, cx);
+        }
     }
 
     fn on_reply(&mut self, from: NodeId, reply: Reply, cx: &mut Cx<'_>) {

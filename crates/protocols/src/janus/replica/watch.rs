@@ -36,6 +36,7 @@ impl Replica {
             }
             self.compare(cx);
         }
+        self.report_set(cx);
         self.prune();
         self.report(cx);
     }
