@@ -291,7 +291,8 @@ impl Replica {
         let is_new = self.live.contains_key(&txn)
             || !self.table.has_begun(txn)
             || self.wanted.contains_key(&txn);
-        if is_new && self.executes() && !(self.is_settled(txn) && !self.table.has_begun(txn)) {
+        let may_begin = self.table.has_begun(txn) || !self.is_settled(txn);
+        if is_new && may_begin && self.executes() {
             self.record(Entry::Void(txn), cx);
             if !self.live.contains_key(&txn) {
                 self.voids.insert(txn);
