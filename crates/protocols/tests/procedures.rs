@@ -533,11 +533,14 @@ broken_calls!(WaitingProgramsWithoutReadLocks, Locking<true>, ReadsUnlocked);
 broken_calls!(ReExecutionKeepsWrites, Queues<false>, KeepsOldWrites);
 broken_calls!(RefusalsAreNotValidated, Validation<Locks>, RefusalsUnvalidated);
 
-/// The first of some seeds with which the checkers find a mistake.
+/// The first of some seeds with which the checkers or a server find a mistake.
 fn caught<P: Protocol<Family = Procedures>>(workload: &'static str, faults: Faults) -> Option<u64> {
-    let wrong =
-        |seed: &u64| Trial { seed: *seed, workload, faults, replicas: None }.run::<P>().wrong;
-    let found = (0..60).find(|seed| wrong(seed).is_some());
+    let is_wrong = |seed: &u64| {
+        let trial = Trial { seed: *seed, workload, faults, replicas: None };
+        // A server that panics has noticed a contradiction.
+        std::panic::catch_unwind(|| trial.run::<P>().wrong).map_or(true, |wrong| wrong.is_some())
+    };
+    let found = (0..60).find(is_wrong);
     println!("{}, {workload}: caught by seed {found:?}", P::NAME);
     found
 }
