@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::janus::Mutation;
-use crate::janus::message::{Part, PreAccept};
+use crate::janus::message::{Ballot, NotAccepted, Part, PreAccept};
 
 const SETTINGS: fn() -> Settings = || Settings {
     truncation_lag_ms: 300,
@@ -266,4 +266,30 @@ fn a_call_of_a_client_whose_clock_is_behind_is_begun_again() {
     net.set_clock_us(now_us);
     net.pass(Duration::from_secs(1));
     assert_eq!(sevens(&mut net, at(0), at(1)), [1, 1]);
+}
+
+/// A coordinator that has heard of nothing for long goes on with it. Nothing must become of that.
+#[test]
+fn a_call_that_was_executed_and_forgotten_is_not_voided() {
+    let mut net = world();
+    call(&mut net, 1, 2, "both", &[at(0), at(0), 7]);
+    let first = net
+        .take_first(|(_, _, message)| matches!(message, Message::Request(Request::PreAccept(_))));
+    let (_, to, message) = first.unwrap();
+    net.deliver((client_id(1), to, message.clone()));
+    net.settle();
+    net.pass(Duration::from_secs(9));
+    let Message::Request(Request::PreAccept(pre_accept)) = message else { unreachable!() };
+    let ballot = Ballot { number: 9, by: client_id(2) };
+    let late = PreAccept { insist: true, ballot, ..pre_accept };
+    for member in 0..3 {
+        let message = Message::Request(Request::PreAccept(late.clone()));
+        net.deliver((client_id(2), node(0, member), message));
+        let answer = net.take_first(|(from, ..)| *from == node(0, member));
+        let why = match answer {
+            Some((_, _, Message::Reply(Reply::NotAccepted { why, .. }))) => why,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(why, NotAccepted::Forgotten);
+    }
 }
