@@ -50,7 +50,8 @@
 //! transaction does. A replica that needs it asks a majority of the partition in a later ballot. If none of them knows it,
 //! they agree that it is *void*: it has no edges, and is never executed. A participant that is void makes the transaction void
 //! everywhere, since a commit needs the edges of all participants. A client that inquires about a transaction does the same
-//! at all partitions.
+//! at all partitions. One at which the transaction has no pieces may then take it for void. That says nothing about the
+//! others: they follow it only if an edge says that the transaction has pieces there.
 //!
 //! # Execution
 //! - *A transaction is executed when the edges of all ancestors are known* (`frameworks/chopped/order.rs`). Transactions on
@@ -66,17 +67,22 @@
 //! - *A set of procedures is registered by a transaction that conflicts with everything*, at all partitions. All calls are
 //!   ordered before or after it. A call after it that names another set does nothing, at any participant, and its client
 //!   starts it again. No piece is executed before the commit, so tags of pieces don't matter, and nothing has to drain.
-//! - *A call that one replica has taken on is taken on by all* (`PreAccept::insist`). So it is refused, if at all,
-//!   everywhere.
+//! - *A call that one replica has taken on is taken on by all* (`PreAccept::insist`), or becomes void everywhere if its time
+//!   is closed (see below). So it is refused, if at all, everywhere.
 //!
 //! # Replicas that lack something
 //! Replicas of a partition compare what they have executed (`replica/watch.rs`), and fetch what they lack. A transaction has
 //! ended at a partition when all replicas that are *counted* have executed it; it is *settled* when it has ended at all
 //! partitions. Uses of rows are kept until all that are counted know that. Replicas agree on who is counted
 //! (`replica/configure.rs`). One that was silent for [`serried_actor::Settings::outcomes_ms`] is left out, and copies the data
-//! of another one when it comes back (`replica/copy.rs`). A vertex names the time below which its edges may lack settled transactions (`Vertex::floor_us`). A
-//! replica executes it only if it knows these to be settled, too. So one that is not counted, and does not know it, executes
-//! nothing too early.
+//! of another one when it comes back (`replica/copy.rs`). A vertex names the time below which its edges may lack settled
+//! transactions (`Vertex::floor_us`). A replica executes it only if it knows these to be settled, too. So one that is not
+//! counted, and does not know it, executes nothing too early.
+//!
+//! Time is settled in two rounds. First replicas learn up to when all partitions have ended what they know, and *close* that
+//! time: they take on no transaction that began before it, even if another replica has taken it on
+//! (`Window::closed_us`). Only what all counted replicas have closed, and ended, is settled. If a majority has closed
+//! the time of a transaction before taking it on, that one becomes void.
 //!
 //! # Pieces that need outputs
 //! 003 runs such procedures in several shots. Then the first shots are executed before the transaction commits. They would

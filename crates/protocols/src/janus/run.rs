@@ -192,7 +192,7 @@ impl Run {
                     }
                     // Perhaps it has no pieces there.
                     Phase::Agrees if end == End::Void => {
-                        part.agreement.is_void();
+                        part.agreement.make_void();
                         return self.commit(members);
                     }
                     Phase::Agrees => return nothing(), // What it commits with follows.

@@ -150,21 +150,16 @@ impl Replica {
         let (cells, next) = match &request.from {
             CopyFrom::First => self.table.page(None, cx.store()),
             CopyFrom::After(after) => self.table.page(Some(after), cx.store()),
-            CopyFrom::Changed
-                if configuration.copy_of(from) == Some(request.copy)
-                    || self.mutation.is(Mutation::CopiesUncounted) =>
-            {
-                self.configuring.add(Some((from, request.copy)));
-                self.table.changed_page(cx.store())
-            }
             CopyFrom::Changed => {
                 // The last part comes when the copy is counted.
                 self.configuring.add(Some((from, request.copy)));
-                if !self.table.has_changed() {
+                let may_end = configuration.copy_of(from) == Some(request.copy)
+                    || self.mutation.is(Mutation::CopiesUncounted);
+                if !may_end && !self.table.has_changed() {
                     return; // The request comes again.
                 }
                 let (cells, next) = self.table.changed_page(cx.store());
-                (cells, next.or(Some(CopyFrom::Changed)))
+                (cells, next.or((!may_end).then_some(CopyFrom::Changed)))
             }
         };
         if next.is_none() {

@@ -259,7 +259,7 @@ impl Replica {
             Request::Compare(txns) => self.on_compare(from, txns, cx),
             Request::Report(report) => self.on_report(from, report, cx),
             Request::Over { below_us, firm_us } => {
-                self.is_over(from.partition(), (below_us, firm_us));
+                self.learn_over(from.partition(), (below_us, firm_us));
             }
             Request::Set => {
                 let unknown = self.wanted.keys().chain(&self.registrations).copied().collect();

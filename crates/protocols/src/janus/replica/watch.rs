@@ -185,7 +185,7 @@ impl Replica {
             return;
         }
         if let Some(over) = self.peers.below(self.below_us(), self.table.window().closed_us) {
-            let (below_us, firm_us) = self.is_over(self.partition(), over);
+            let (below_us, firm_us) = self.learn_over(self.partition(), over);
             for at in (0..self.members.partitions()).filter(|at| *at != self.partition()) {
                 for to in self.members.of(at) {
                     self.send(to, Request::Over { below_us, firm_us }, cx);
@@ -196,7 +196,7 @@ impl Replica {
     }
 
     /// Everything has ended at a partition up to a time, and up to another one this is firm. Returns what is known of it.
-    pub(super) fn is_over(&mut self, at: u16, (below_us, firm_us): (u64, u64)) -> (u64, u64) {
+    pub(super) fn learn_over(&mut self, at: u16, (below_us, firm_us): (u64, u64)) -> (u64, u64) {
         let known = self.over.entry(at).or_default();
         *known = (known.0.max(below_us), known.1.max(firm_us));
         *known

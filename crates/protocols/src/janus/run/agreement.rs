@@ -60,7 +60,7 @@ impl Agreement {
     }
 
     /// The partition has agreed that the transaction is void, if it has pieces there.
-    pub(super) fn is_void(&mut self) {
+    pub(super) fn make_void(&mut self) {
         self.agreed = Some(Dependencies::default());
     }
 
