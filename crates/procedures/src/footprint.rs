@@ -50,6 +50,14 @@ impl Columns {
 }
 
 impl RowUse {
+    /// A use that reads some columns and writes others. Columns are numbered from 0 to 255.
+    pub fn of(reads: &[u16], writes: &[u16]) -> RowUse {
+        let mut used = RowUse::default();
+        reads.iter().for_each(|column| used.reads.insert(*column));
+        writes.iter().for_each(|column| used.writes.insert(*column));
+        used
+    }
+
     /// Whether two uses of one row conflict: one of them changes what the other one uses. Two that create the row do not
     /// conflict by that.
     pub fn conflicts(&self, other: &RowUse) -> bool {
@@ -80,6 +88,20 @@ impl RowUse {
         self.writes = self.writes.without(later.writes);
         let is_covered = self.used().is_empty() && !self.asks && !self.deletes;
         (!is_covered).then_some(self)
+    }
+
+    /// What is left of this use when everything is left out for which `other` can stand: any use that conflicts with this
+    /// one there also conflicts with `other`. None if nothing is left. The two need not conflict.
+    #[must_use]
+    pub fn not_stood_for_by(mut self, other: &RowUse) -> Option<RowUse> {
+        if other.deletes {
+            return None;
+        }
+        self.reads = self.reads.without(other.used());
+        self.writes = self.writes.without(other.writes);
+        self.asks &= !other.asks;
+        let is_left = !self.used().is_empty() || self.asks || self.deletes;
+        is_left.then_some(self)
     }
 
     /// Whether it looks at the row: at columns, or at whether the row exists.
@@ -184,10 +206,7 @@ mod tests {
     use super::*;
 
     fn row(reads: &[u16], writes: &[u16], asks: bool, deletes: bool) -> RowUse {
-        let mut used = RowUse { asks, deletes, ..RowUse::default() };
-        reads.iter().for_each(|column| used.reads.insert(*column));
-        writes.iter().for_each(|column| used.writes.insert(*column));
-        used
+        RowUse { asks, deletes, ..RowUse::of(reads, writes) }
     }
 
     /// All uses of a row with two columns.
@@ -227,5 +246,22 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn what_another_use_stands_for_conflicts_with_nothing_else() {
+        for used in all() {
+            for other in all() {
+                let left = used.not_stood_for_by(&other);
+                for new in all().iter().filter(|new| new.conflicts(&used)) {
+                    let is_left = left.is_some_and(|left| left.conflicts(new));
+                    assert!(is_left || new.conflicts(&other), "{used:?} {other:?} {new:?}");
+                }
+            }
+            assert_eq!(used.not_stood_for_by(&used), None);
+        }
+        let (read, write) = (row(&[1], &[], false, false), row(&[], &[1], false, false));
+        assert_eq!(read.not_stood_for_by(&write), None);
+        assert_eq!(write.not_stood_for_by(&read), Some(write));
     }
 }

@@ -36,12 +36,14 @@
 //! recovery sees only some of them, and must find out whether a conflicting transaction contradicts what they report. The
 //! fast quorum here is slower if one of five replicas is down, and has no such case.
 //!
-//! - *Of two conflicting transactions that commit, one has an edge to the other.* Both were reported by majorities, so by a
-//!   common replica. There the later one had an edge to the former one, or to one that was executed after the former one and
-//!   conflicts with it, too (`frameworks/chopped/accesses.rs`). An edge to a transaction that is not executed stands for no
-//!   other: elsewhere the order may be another one.
+//! - *Of two conflicting transactions that commit, one comes after the other.* Both were reported by majorities, so by a
+//!   common replica. There the later one had an edge to the former one, or to one that stands for it: one that has a path
+//!   to it in the edges that were agreed on, and conflicts with the later one, too (`frameworks/chopped/accesses.rs`). What
+//!   a replica only reports orders nothing elsewhere, so a transaction stands for no other before it commits. A path is as
+//!   good as an edge, since the order depends on nothing but which transactions are reached from which.
 //! - *A transaction that is executed still gets edges* from those that come later, until all replicas of its partition have
-//!   executed it: others might execute the later one first.
+//!   executed it: others might execute the later one first. If many are kept, a later one *gathers* them, and then stands
+//!   for them. So a replica that lags behind does not make the edges of others grow.
 //! - *Strictness.* If a transaction begins after another one was acknowledged, then the other was executed somewhere. All
 //!   that comes before it was agreed on by then, so the later one is not among that.
 //!

@@ -110,7 +110,10 @@ pub(crate) fn groups<'g>(
 ///
 /// If the immediate edges form a cycle, the versions decide there too. The offline checker refuses sets of procedures with
 /// which this can happen, so a client has sent false edges.
-fn sorted<'g>(members: Vec<Version>, known: &impl Fn(Version) -> Known<'g>) -> Vec<Version> {
+pub(crate) fn sorted<'g>(
+    members: Vec<Version>,
+    known: &impl Fn(Version) -> Known<'g>,
+) -> Vec<Version> {
     if members.len() == 1 {
         return members;
     }

@@ -183,7 +183,6 @@ impl Replica {
     /// Takes a transaction on: finds those that come before it, and has all that recorded.
     fn take_on(&mut self, txn: Version, work: Arc<Work>, ballot: Ballot, cx: &mut Cx<'_>) {
         let mut before = BTreeSet::new();
-        self.accesses.remove(txn);
         self.use_rows(txn, &work, &mut |other| {
             before.insert(other);
         });
@@ -191,9 +190,6 @@ impl Replica {
             before.clear();
         }
         before.remove(&txn);
-        if !self.is_alone() {
-            before = self.uncovered(before);
-        }
         let at = self.partition();
         let edge = |from| Edge { from, kind: Kind::Deferred, at };
         let edges: Arc<[Edge]> = before.into_iter().map(edge).collect();
@@ -207,37 +203,17 @@ impl Replica {
             None => drop(self.live.insert(txn, Live::new(work, began, cx.now()))),
         }
         if self.graph.vertex(txn).is_some() {
+            self.agree_on_uses(txn);
             self.execute_all(vec![txn], cx);
         }
-    }
-
-    /// Leaves out transactions that come before others of these anyway, as has been agreed on.
-    fn uncovered(&self, before: BTreeSet<Version>) -> BTreeSet<Version> {
-        let mut kept = BTreeSet::new();
-        let mut covered = BTreeSet::new();
-        for txn in before.iter().rev() {
-            if !covered.insert(*txn) {
-                continue;
-            }
-            kept.insert(*txn);
-            let mut open = vec![*txn];
-            while let Some(txn) = open.pop() {
-                let vertex = self.graph.vertex(txn);
-                for edge in vertex.into_iter().flat_map(|vertex| vertex.edges.iter()) {
-                    if before.contains(&edge.from) && covered.insert(edge.from) {
-                        open.push(edge.from);
-                    }
-                }
-            }
-        }
-        kept
     }
 
     /// Notes which rows a transaction may use here, and passes the transactions to `each` that do so already.
     pub(super) fn use_rows(&mut self, txn: Version, work: &Work, each: &mut impl FnMut(Version)) {
         match &work.task {
             Task::Register { .. } => {
-                self.live.keys().copied().chain(self.accesses.txns()).for_each(&mut *each);
+                let standing = self.accesses.standing();
+                self.live.keys().copied().chain(standing).for_each(&mut *each);
                 self.registrations.iter().for_each(|other| each(*other));
                 self.registrations.insert(txn);
             }
@@ -250,6 +226,16 @@ impl Replica {
                     self.accesses.add(txn, Kind::Deferred, &row, used, &mut |other, _| each(other));
                 }
             }
+        }
+    }
+
+    /// A transaction commits, so it comes after those to which it has edges.
+    pub(super) fn agree_on_uses(&mut self, txn: Version) {
+        if self.is_alone() || !self.accesses.contains(txn) {
+            return;
+        }
+        if let Some(vertex) = self.graph.vertex(txn) {
+            self.accesses.agree(txn, &vertex.edges.iter().map(|edge| edge.from).collect());
         }
     }
 

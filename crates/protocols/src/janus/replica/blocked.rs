@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 
 use serried_model::Version;
 
-/// The transactions that commit and can't be executed yet, each with one ancestor that is not known well enough. So a
-/// transaction that comes after one of them waits for the same ancestor, and need not look for others.
+/// The transactions that commit and can't be executed yet, each with one ancestor that has to be executed before.
+///
+/// That ancestor may wait for another one in turn. They never wait in a circle: a transaction whose ancestor waits for it is
+/// on a cycle of edges with that one, and is not blocked by it.
 #[derive(Debug, Default)]
 pub(super) struct Blocked {
-    /// By ancestor, a partition that knows it, and those that wait for it.
+    /// By ancestor, a partition that knows it, and those that wait for it. Some of them may wait no longer.
     by: BTreeMap<Version, (u16, Vec<Version>)>,
     /// By transaction that waits, the ancestor.
     causes: BTreeMap<Version, Version>,
@@ -22,15 +24,29 @@ impl Blocked {
         }
     }
 
-    /// The ancestor for which a transaction waits.
-    pub(super) fn cause(&self, txn: Version) -> Option<Version> {
-        self.causes.get(&txn).copied()
+    /// A transaction waits no longer.
+    pub(super) fn unblock(&mut self, txn: Version) {
+        self.causes.remove(&txn);
     }
 
-    /// More is known of an ancestor. Returns the transactions that have waited for it.
+    /// Whether a transaction waits for an ancestor.
+    pub(super) fn waits(&self, txn: Version) -> bool {
+        self.causes.contains_key(&txn)
+    }
+
+    /// The transaction, the ancestor for which it waits, that ancestor's, and so on.
+    pub(super) fn chain(&self, txn: Version) -> impl Iterator<Item = Version> {
+        core::iter::successors(Some(txn), |txn| self.causes.get(txn).copied())
+    }
+
+    /// An ancestor is executed, or never will be. Returns the transactions that have waited for it.
     pub(super) fn release(&mut self, by: Version) -> Vec<Version> {
-        let (_, waiting) = self.by.remove(&by).unwrap_or_default();
-        waiting.into_iter().filter(|txn| self.causes.remove(txn).is_some()).collect()
+        let (_, mut waiting) = self.by.remove(&by).unwrap_or_default();
+        waiting.retain(|txn| match self.causes.get(txn) {
+            Some(cause) if *cause == by => self.causes.remove(txn).is_some(),
+            _ => false,
+        });
+        waiting
     }
 
     /// The ancestors, each with a partition that knows it.
@@ -43,10 +59,11 @@ impl Blocked {
         self.by.contains_key(&by)
     }
 
-    pub(super) fn retain(&mut self, is_live: impl Fn(Version) -> bool) {
-        self.causes.retain(|txn, _| is_live(*txn));
-        self.by.retain(|_, (_, waiting)| {
-            waiting.retain(|txn| is_live(*txn));
+    /// Forgets the transactions that are not to be executed any more.
+    pub(super) fn retain(&mut self, is_open: impl Fn(Version) -> bool) {
+        self.causes.retain(|txn, _| is_open(*txn));
+        self.by.retain(|by, (_, waiting)| {
+            waiting.retain(|txn| self.causes.get(txn) == Some(by));
             !waiting.is_empty()
         });
     }

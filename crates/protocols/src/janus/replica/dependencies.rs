@@ -120,6 +120,7 @@ impl Replica {
             }
         }
         for txn in &open {
+            self.agree_on_uses(*txn);
             self.answer_askers(*txn, cx);
         }
         self.execute_all(open, cx);
@@ -137,8 +138,7 @@ impl Replica {
                 false => Known::Open,
             };
         }
-        let waits = self.blocked.cause(txn).is_some();
-        if waits || self.wanted.contains_key(&txn) || self.is_gated(txn) {
+        if self.wanted.contains_key(&txn) || self.is_gated(txn) {
             return Known::Open;
         }
         match self.graph.known(txn) {

@@ -8,11 +8,11 @@ use serried_procedures::{Datum, RowStore, StoredRow, row_key};
 
 use super::super::Mutation;
 use super::super::message::{
-    End, Entry, ExecuteEntry, PieceResult, Progress, Reply, Request, Results, Task,
+    Edge, End, Entry, ExecuteEntry, PieceResult, Progress, Reply, Request, Results, Task,
 };
 use super::super::table::Table;
 use super::{Cx, Replica};
-use crate::frameworks::chopped::order;
+use crate::frameworks::chopped::order::{self, Known};
 
 /// A group that is being executed.
 #[derive(Debug)]
@@ -66,62 +66,96 @@ impl Replica {
             return;
         }
         while let Some(txn) = open.pop() {
-            open.extend(self.blocked.release(txn));
             if let Some(name) = self.running.get(&txn).copied() {
                 open.extend(self.proceed(name, cx));
                 continue;
             }
-            let is_here = self.live.contains_key(&txn);
-            if !is_here || self.blocked.cause(txn).is_some() {
-                continue;
-            }
-            if self.is_gated(txn) {
-                self.gated.insert(txn);
-                continue;
-            }
-            let is_here = |txn| self.live.contains_key(&txn) || self.wanted.contains_key(&txn);
-            match order::groups(txn, |txn| self.known(txn), is_here) {
-                Ok(groups) => {
-                    for group in groups {
-                        let Some(first) = group.first().copied() else { continue };
-                        let executed = self.start(group, cx);
-                        if executed.is_empty() {
-                            if !self.running.contains_key(&txn) {
-                                self.blocked.block(txn, (first, self.partition()));
-                            }
-                            break;
-                        }
-                        open.extend(executed);
-                    }
+            match self.known(txn) {
+                Known::Decided => open.extend(self.blocked.release(txn)),
+                Known::Open if self.voids.contains(&txn) => {
+                    open.extend(self.blocked.release(txn));
                 }
-                Err(missing) if missing.iter().any(|missing| self.is_void_here(missing)) => {
-                    let void = missing.iter().filter(|missing| self.is_void_here(missing));
-                    for void in void.map(|missing| missing.txn).collect::<Vec<_>>() {
-                        self.graph.decide(void);
-                    }
-                    open.push(txn);
-                }
-                Err(missing) => {
-                    let cause = missing.iter().find_map(|missing| self.blocked.cause(missing.txn));
-                    let first = missing.first().map(|missing| (missing.txn, missing.at));
-                    match (cause, first) {
-                        (Some(cause), _) => self.blocked.block(txn, (cause, self.partition())),
-                        (None, Some(first)) => self.blocked.block(txn, first),
-                        (None, None) => {}
-                    }
-                    for order::Missing { txn: ancestor, at } in missing {
-                        if self.blocked.cause(ancestor).is_none() {
-                            self.ask_if_absent(ancestor, at, cx);
-                        }
-                    }
+                Known::Open if self.is_gated(txn) => drop(self.gated.insert(txn)),
+                Known::Open => {}
+                Known::Committing(_) | Known::OnCycle(..) => {
+                    self.execute_group_of(txn, &mut open, cx)
                 }
             }
         }
     }
 
-    /// Whether a missing ancestor has pieces here, and is never executed.
-    fn is_void_here(&self, missing: &order::Missing) -> bool {
-        missing.at == self.partition() && self.voids.contains(&missing.txn)
+    /// Executes a transaction that commits, with all others on a cycle with it, or finds an ancestor for which it waits.
+    /// Those that can be looked at next are added to `open`.
+    ///
+    /// Each transaction waits for one ancestor at a time. If that ancestor waits for the transaction in turn, all that wait
+    /// in between are on a cycle, and go on as one group. When no edge of the group leads to anything else that is open, the
+    /// group is complete: it is a strongly connected component of the graph, and all of its ancestors are executed. So each
+    /// edge is looked at few times, however many transactions wait.
+    fn execute_group_of(&mut self, txn: Version, open: &mut Vec<Version>, cx: &mut Cx<'_>) {
+        self.blocked.unblock(txn);
+        let mut group = vec![txn];
+        let mut looked_at = 0;
+        while let Some(member) = group.get(looked_at).copied() {
+            looked_at += 1;
+            for Edge { from, at, .. } in self.open_edges(member) {
+                if group.contains(&from) {
+                    continue;
+                }
+                if self.known(from) == Known::Open {
+                    if at == self.partition() && self.voids.contains(&from) {
+                        self.graph.decide(from);
+                        open.push(from);
+                        continue;
+                    }
+                    self.blocked.block(txn, (from, at));
+                    return self.ask_for_ancestors(member, cx);
+                }
+                let waits_for_group =
+                    self.blocked.chain(from).position(|next| group.contains(&next));
+                let Some(length) = waits_for_group else {
+                    // Perhaps nobody has looked at the last one of the chain, because it has no pieces here.
+                    let last = self.blocked.chain(from).last();
+                    open.extend(last.filter(|last| !self.running.contains_key(last)));
+                    self.blocked.block(txn, (from, at));
+                    return self.ask_for_ancestors(member, cx);
+                };
+                let chain: Vec<Version> = self.blocked.chain(from).take(length).collect();
+                if let Some(wanting) = chain.iter().find(|next| self.known(**next) == Known::Open) {
+                    // It is not known any more what it does here.
+                    self.blocked.unblock(*wanting);
+                    self.blocked.block(txn, (*wanting, self.partition()));
+                    return self.ask_for_ancestors(member, cx);
+                }
+                group.extend(chain);
+            }
+        }
+        group.iter().for_each(|member| self.blocked.unblock(*member));
+        let group = order::sorted(group, &|txn| self.known(txn));
+        open.extend(self.start(group, cx));
+    }
+
+    /// The edges of a transaction to others that have to be executed before, the newest first.
+    fn open_edges(&self, txn: Version) -> Vec<Edge> {
+        let (edges, on_cycle) = match self.known(txn) {
+            Known::Committing(edges) => (edges, None),
+            Known::OnCycle(edges, cycle) => (edges, Some(cycle)),
+            Known::Decided | Known::Open => return Vec::new(),
+        };
+        let is_here = |txn: &Version| self.live.contains_key(txn) || self.wanted.contains_key(txn);
+        let is_relevant = |edge: &&Edge| {
+            on_cycle.is_none_or(|cycle| cycle.contains(&edge.from) || is_here(&edge.from))
+        };
+        let relevant = edges.iter().rev().filter(is_relevant);
+        relevant.filter(|edge| self.known(edge.from) != Known::Decided).copied().collect()
+    }
+
+    /// Asks for the ancestors of a transaction whose edges are not known here.
+    fn ask_for_ancestors(&mut self, txn: Version, cx: &mut Cx<'_>) {
+        for Edge { from, at, .. } in self.open_edges(txn) {
+            if self.known(from) == Known::Open {
+                self.ask_if_absent(from, at, cx);
+            }
+        }
     }
 
     /// Asks for an ancestor, unless it is known here what it does.
@@ -195,6 +229,7 @@ impl Replica {
         if !self.accesses.contains(txn) {
             self.use_rows(txn, &live.work, &mut |_| {});
         }
+        self.agree_on_uses(txn);
         self.accesses.settle(txn);
         if let Task::Register { .. } = live.work.task {
             // It comes after all that were executed before.

@@ -210,7 +210,9 @@ impl Replica {
             match (state.executed.filter(|_| !is_void), &state.work) {
                 _ if is_void => {}
                 (Some(number), Some(work)) if txn >= floor => {
-                    executed.push((number, txn, work.clone()));
+                    let edges = state.vertex.iter().flat_map(|vertex| vertex.edges.iter());
+                    let before: BTreeSet<Version> = edges.map(|edge| edge.from).collect();
+                    executed.push((number, txn, work.clone(), before));
                 }
                 (Some(_), _) => {}
                 (None, None) => {
@@ -233,13 +235,15 @@ impl Replica {
         executed.sort_unstable_by_key(|(number, ..)| *number);
         began.sort_unstable_by_key(|(began, ..)| *began);
         if !self.is_alone() {
-            for (_, txn, work) in executed {
+            for (_, txn, work, before) in executed {
                 self.use_rows(txn, &work, &mut |_| {});
+                self.accesses.agree(txn, &before);
                 self.accesses.settle(txn);
             }
         }
         for (_, txn, work) in began {
             self.use_rows(txn, &work, &mut |_| {});
+            self.agree_on_uses(txn);
         }
         // Others may be known to commit already.
         let live = self.live.keys().filter(|txn| self.graph.vertex(**txn).is_some());

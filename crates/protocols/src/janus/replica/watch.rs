@@ -27,6 +27,7 @@ impl Replica {
             for (ancestor, at) in self.blocked.ancestors() {
                 match self.known(ancestor) {
                     Known::Open => self.ask_if_absent(ancestor, at, cx),
+                    _ if self.blocked.waits(ancestor) => {}
                     _ => self.execute_all(vec![ancestor], cx),
                 }
             }
@@ -166,8 +167,8 @@ impl Replica {
         let own = self.live.keys().chain(self.running.keys()).chain(self.wanted.keys()).copied();
         let open = own.collect();
         self.graph.prune(open, self.table.window().forget_us);
-        let live = &self.live;
-        self.blocked.retain(|txn| live.contains_key(&txn));
+        let (live, graph) = (&self.live, &self.graph);
+        self.blocked.retain(|txn| live.contains_key(&txn) || graph.vertex(txn).is_some());
         self.voids.retain(|txn| self.table.has_begun(*txn));
         // Everything earlier was executed here, or never begins.
         let settled = Version::at(self.table.window().settled_us);
