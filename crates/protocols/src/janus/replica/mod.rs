@@ -267,7 +267,8 @@ impl Replica {
             }
             Request::Set => {
                 let unknown = self.wanted.keys().chain(&self.registrations).copied().collect();
-                self.set_askers.insert(from, unknown);
+                // One that asks again waits for what was unknown when it asked first.
+                self.set_askers.entry(from).or_insert(unknown);
                 self.report_set(cx);
             }
             Request::Copy(request) => self.on_copy(from, request, cx),
