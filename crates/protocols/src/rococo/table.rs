@@ -321,7 +321,11 @@ impl Table {
         change: impl FnOnce(&mut Txn),
     ) -> bool {
         // What was forgotten can be replayed. Then it is forgotten again with the next change of the window.
-        let cell = self.cells.change(&name_of_txn(txn), position, store);
+        let name = name_of_txn(txn);
+        let cell = match self.has_started(txn) {
+            true => self.cells.change(&name, position, store),
+            false => self.cells.add(&name, position),
+        };
         match cell {
             Cell::Txn(applied, _) if *applied > slot => return false,
             Cell::Txn(applied, state) => {
