@@ -25,9 +25,9 @@ pub enum Datum {
     /// Bytes.
     Bytes(Value),
     /// Elements of one type.
-    List(#[serde(deserialize_with = "decode_elements")] Arc<[Datum]>),
+    List(#[serde(deserialize_with = "decode_data")] Arc<[Datum]>),
     /// Fields, in the order of the type's declaration.
-    Record(#[serde(deserialize_with = "decode_elements")] Arc<[Datum]>),
+    Record(#[serde(deserialize_with = "decode_data")] Arc<[Datum]>),
 }
 
 nested!(Datum);
@@ -36,8 +36,11 @@ fn too_few<E: Error>() -> E {
     E::custom("fewer elements than announced")
 }
 
-/// Decodes elements. If there are only a few, they are decoded into their final place.
-fn decode_elements<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<[Datum]>, D::Error> {
+/// Decodes shared data, for serde's `deserialize_with`. If there are only a few, they are decoded into their final place.
+///
+/// # Errors
+/// If they are malformed.
+pub fn decode_data<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<[Datum]>, D::Error> {
     struct Elements;
 
     impl<'de> Visitor<'de> for Elements {
