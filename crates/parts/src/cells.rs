@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serried_actor::Store;
 use serried_model::Key;
 
-use crate::Pool;
+use crate::{Place, Pool};
 
 /// How many keys are looked at to make room for one. If all of them are in use, there are more keys in
 /// memory than there should be.
@@ -15,7 +15,12 @@ const LOOKED_AT: usize = 4;
 
 /// How the state of a key lies in a store.
 pub fn encode_cell<S: Serialize>(state: &S) -> Vec<u8> {
-    postcard::to_allocvec(state).expect("nothing in it can fail to be encoded")
+    encode_cell_into(Vec::new(), state)
+}
+
+/// The same, behind what `bytes` has.
+fn encode_cell_into<S: Serialize>(bytes: Vec<u8>, state: &S) -> Vec<u8> {
+    postcard::to_extend(state, bytes).expect("nothing in it can fail to be encoded")
 }
 
 /// The reverse of [`encode_cell`].
@@ -51,36 +56,51 @@ pub struct Cells<S> {
     at_most: usize,
     /// The keys that are not stored, in the order of the first record that each needs at most.
     unstored: VecDeque<(u64, Key)>,
+    /// Room for an encoded state.
+    buffer: Vec<u8>,
 }
 
 impl<S: Default + Serialize + DeserializeOwned> Cells<S> {
     /// No keys yet. About `resident` keys stay in memory.
     pub fn new(resident: usize) -> Self {
-        Cells { resident: Pool::default(), at_most: resident, unstored: VecDeque::new() }
+        let (unstored, buffer) = (VecDeque::new(), Vec::new());
+        Cells { resident: Pool::default(), at_most: resident, unstored, buffer }
     }
 
     /// The state of `key`.
     pub fn get(&mut self, key: &Key, store: &dyn Store) -> &S {
-        &self.load(key, store).state
+        let place = self.load(key, Some(store));
+        &self.resident.at_place(place).1.state
     }
 
     /// The state of `key`, to change as the record at `position` of the log says, and later ones.
     pub fn change(&mut self, key: &Key, position: u64, store: &dyn Store) -> &mut S {
+        self.change_loaded(key, position, Some(store))
+    }
+
+    /// The same for a key that the store does not have.
+    pub fn add(&mut self, key: &Key, position: u64) -> &mut S {
+        self.change_loaded(key, position, None)
+    }
+
+    fn change_loaded(&mut self, key: &Key, position: u64, store: Option<&dyn Store>) -> &mut S {
         // A late change is from shortly before, so few entries are touched.
         for (later, _) in self.unstored.iter_mut().rev().take_while(|(p, _)| *p > position) {
             *later = position;
         }
-        let cell = self.load(key, store);
+        let place = self.load(key, store);
+        let (_, cell) = self.resident.at_place(place);
         if !core::mem::replace(&mut cell.unstored, true) {
             self.unstored.push_back((position, key.clone()));
         }
-        &mut self.resident.get_mut(key).expect("it was loaded").state
+        &mut cell.state
     }
 
     /// Sets the state of `key`, in the store at once. No record is needed.
     pub fn put(&mut self, key: &Key, state: S, store: &mut dyn Store) {
         store.put(key.as_bytes(), Some(&encode_cell(&state)));
-        self.load(key, store).state = state;
+        let place = self.load(key, None);
+        self.resident.at_place(place).1.state = state;
     }
 
     /// Removes `key`, in the store as well: its state is as if it had never been. No record is needed if one
@@ -99,7 +119,9 @@ impl<S: Default + Serialize + DeserializeOwned> Cells<S> {
                 continue;
             };
             cell.unstored = false;
-            store.put(key.as_bytes(), Some(&encode_cell(&cell.state)));
+            self.buffer.clear();
+            self.buffer = encode_cell_into(core::mem::take(&mut self.buffer), &cell.state);
+            store.put(key.as_bytes(), Some(&self.buffer));
         }
     }
 
@@ -123,18 +145,20 @@ impl<S: Default + Serialize + DeserializeOwned> Cells<S> {
         self.resident.len()
     }
 
-    fn load(&mut self, key: &Key, store: &dyn Store) -> &mut Cell<S> {
+    /// Brings `key` into memory. Without a store, its state is as if it had never been, unless it is in memory already.
+    fn load(&mut self, key: &Key, store: Option<&dyn Store>) -> Place {
         if self.resident.len() >= self.at_most && !self.resident.contains_key(key) {
             self.make_room();
         }
-        let cell = self.resident.get_or_default(key);
+        let place = self.resident.place_or_default(key);
+        let (_, cell) = self.resident.at_place(place);
         cell.used = true;
         if !core::mem::replace(&mut cell.loaded, true)
-            && let Some(bytes) = store.get(key.as_bytes())
+            && let Some(bytes) = store.and_then(|store| store.get(key.as_bytes()))
         {
             cell.state = decode_cell(&bytes);
         }
-        cell
+        place
     }
 
     /// Moves states that are not in use out of memory, if some are found soon.

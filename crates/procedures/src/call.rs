@@ -1,6 +1,7 @@
 //! A call of a procedure, as its coordinator sees it.
 
 use core::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -43,7 +44,7 @@ pub struct Start {
     /// Which of its occurrences, from 0.
     pub occurrence: u32,
     /// What the body gets.
-    pub arguments: Vec<Datum>,
+    pub arguments: Arc<[Datum]>,
 }
 
 impl Call {
@@ -107,7 +108,7 @@ impl Call {
     ) -> Result<(), Refused> {
         match multiplicity {
             Multiplicity::Once => {
-                let arguments = self.arguments(arguments, no_element, 0);
+                let arguments = self.arguments(arguments, &no_element, 0).collect();
                 started.push(Start { piece, occurrence: 0, arguments });
             }
             Multiplicity::ForEach { arguments: of_lists, lists, slots, max } => {
@@ -121,7 +122,7 @@ impl Call {
                         let list: &[Datum] = lists[at];
                         list[occurrence].clone()
                     };
-                    let arguments = self.arguments(arguments, element, occurrence);
+                    let arguments = self.arguments(arguments, &element, occurrence).collect();
                     started.push(Start { piece, occurrence: occurrence as u32, arguments });
                 }
             }
@@ -198,7 +199,8 @@ impl Call {
     }
 
     fn frame(&self, arguments: &[Argument], slots: u16) -> Vec<Datum> {
-        let mut frame = self.arguments(arguments, no_element, 0);
+        let mut frame = Vec::with_capacity(usize::from(slots));
+        frame.extend(self.arguments(arguments, &no_element, 0));
         frame.resize(usize::from(slots), Datum::Bool(false));
         frame
     }
@@ -206,16 +208,16 @@ impl Call {
     fn arguments(
         &self,
         declared: &[Argument],
-        element: impl Fn(usize) -> Datum,
+        element: &impl Fn(usize) -> Datum,
         index: usize,
-    ) -> Vec<Datum> {
-        let argument = |argument: &Argument| match *argument {
+    ) -> impl Iterator<Item = Datum> {
+        let argument = move |argument: &Argument| match *argument {
             Argument::Input(at) => self.inputs[usize::from(at)].clone(),
             Argument::Output(piece, at) => self.output(piece, usize::from(at)),
             Argument::Element(at) => element(usize::from(at)),
             Argument::Index => Datum::Int(index as i64),
         };
-        declared.iter().map(argument).collect()
+        declared.iter().map(argument)
     }
 
     fn output(&self, piece: PieceId, at: usize) -> Datum {

@@ -7,14 +7,13 @@ use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serried_model::Value;
 
-use crate::nested::nested;
+use crate::nested;
 
 /// How many elements are decoded without a step between.
 const FEW: usize = 32;
 
 /// One value of a typed input, column or output. Clones are cheap.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-#[serde(remote = "Self")]
 pub enum Datum {
     /// `true` or `false`.
     Bool(bool),
@@ -25,19 +24,20 @@ pub enum Datum {
     /// Bytes.
     Bytes(Value),
     /// Elements of one type.
-    List(#[serde(deserialize_with = "decode_elements")] Arc<[Datum]>),
+    List(#[serde(deserialize_with = "decode_data")] Arc<[Datum]>),
     /// Fields, in the order of the type's declaration.
-    Record(#[serde(deserialize_with = "decode_elements")] Arc<[Datum]>),
+    Record(#[serde(deserialize_with = "decode_data")] Arc<[Datum]>),
 }
-
-nested!(Datum);
 
 fn too_few<E: Error>() -> E {
     E::custom("fewer elements than announced")
 }
 
-/// Decodes elements. If there are only a few, they are decoded into their final place.
-fn decode_elements<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<[Datum]>, D::Error> {
+/// Decodes shared data, for serde's `deserialize_with`. If there are only a few, they are decoded into their final place.
+///
+/// # Errors
+/// If they are malformed.
+pub fn decode_data<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<[Datum]>, D::Error> {
     struct Elements;
 
     impl<'de> Visitor<'de> for Elements {
@@ -75,7 +75,7 @@ fn decode_elements<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<[Da
         }
     }
 
-    deserializer.deserialize_seq(Elements)
+    nested::decode(|| deserializer.deserialize_seq(Elements))
 }
 
 impl Datum {

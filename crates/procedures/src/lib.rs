@@ -30,7 +30,7 @@ pub use body::{Body, Check, Refused, RowAccess, RowStore, StoredRow, WriteColumn
 pub use call::{Call, InvalidInputs, Start};
 pub use code::{Arithmetic, Code, Comparison, Logic, Slot};
 pub use combine::OtherTable;
-pub use datum::Datum;
+pub use datum::{Datum, decode_data};
 pub use evaluate::Failure;
 pub use family::{Offers, Operation, Outcome, Output, Procedures, Registration, Results};
 pub use footprint::{Footprint, KnownRow, RowUse};

@@ -12,7 +12,7 @@ use serried_procedures::{
     Results,
 };
 
-use super::message::{self, CallOf, Found, Inquired, Message, NotStarted, Reply, Request};
+use super::message::{self, CallOf, Found, Inputs, Inquired, Message, NotStarted, Reply, Request};
 use super::reading::Reading;
 use super::registered::Registered;
 use super::run::{Requests, Run, Step};
@@ -158,14 +158,15 @@ impl Coordinator {
             Ok(call) => call,
             Err(wrong) => return self.end(txn, Outcome::InvalidInputs(wrong), cx),
         };
-        let of = CallOf { set: set.version(), procedure: at as u16, inputs: inputs.clone() };
         let again = Operation::Call { procedure: name, inputs };
         if procedure.is_read_only() {
-            let reading = Box::new(Reading::new(of, set, self.mutation));
+            let reading = Box::new(Reading::new(at as u16, call, set, self.mutation));
             let phase = Phase::Reads { reading, again };
             self.requests.insert(txn, Running { repeated: 0, phase });
             return self.read(txn, cx);
         }
+        let inputs = Inputs::new(call.inputs());
+        let of = CallOf { set: set.version(), procedure: at as u16, inputs };
         let clock = self.clock.next(cx.id(), cx.clock());
         let timestamp_us = clock.timestamp_us.max(self.from_us);
         self.from_us = self.from_us.max(timestamp_us + 1);
@@ -310,8 +311,9 @@ impl Coordinator {
                     return self.end(txn, Outcome::Forgotten, cx);
                 }
                 let Some(procedure) = set.procedure(of.procedure) else { return };
-                let Ok(inputs) = Call::new(procedure, of.inputs.clone()) else { return };
-                let run = Run::new(call, of, set, inputs).insisting();
+                let Some(inputs) = of.inputs.decode() else { return };
+                let Ok(new) = Call::new(procedure, inputs) else { return };
+                let run = Run::new(call, of, set, new).insisting();
                 self.run(txn, run, None, cx);
             }
             Inquired::Forgotten => self.end(txn, Outcome::Forgotten, cx),

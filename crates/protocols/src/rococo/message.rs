@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serried_model::{Key, NodeId, Version};
-use serried_procedures::{Datum, PieceId, ProcedureSet, Refused, StoredRow};
+use serried_model::{Key, NodeId, Value, Version};
+use serried_parts::{decode_cell_of_another, encode_cell};
+use serried_procedures::{Datum, PieceId, ProcedureSet, Refused, StoredRow, decode_data};
 use smallvec::SmallVec;
 
 use super::merged::{Hold, HoldEntry, HoldReply};
@@ -109,7 +110,23 @@ pub struct CallOf {
     /// The place of the procedure in its set.
     pub procedure: u16,
     /// The inputs.
-    pub inputs: Vec<Datum>,
+    pub inputs: Inputs,
+}
+
+/// The inputs of a call, encoded. Only a node that goes on with another's call decodes them.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Inputs(Value);
+
+impl Inputs {
+    /// Encodes inputs.
+    pub(super) fn new(inputs: &[Datum]) -> Inputs {
+        Inputs(encode_cell(&inputs).into())
+    }
+
+    /// The inputs. None if no correct node has encoded them.
+    pub(super) fn decode(&self) -> Option<Vec<Datum>> {
+        decode_cell_of_another(self.0.as_bytes())
+    }
 }
 
 /// An occurrence of a piece.
@@ -120,7 +137,8 @@ pub struct Occurrence {
     /// Which of its occurrences, from 0.
     pub number: u32,
     /// What its body gets.
-    pub arguments: Vec<Datum>,
+    #[serde(deserialize_with = "decode_data")]
+    pub arguments: Arc<[Datum]>,
 }
 
 /// Pieces of a read-only call.
@@ -159,7 +177,7 @@ pub enum Reply {
         /// The transaction.
         txn: Version,
         /// The outputs of the deferred pieces.
-        outputs: Vec<Executed>,
+        outputs: Arc<[Executed]>,
     },
     /// The outputs of pieces of a read-only call.
     Read {
@@ -377,7 +395,7 @@ pub struct StartEntry {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ExecuteEntry {
     /// The transactions, in the order of their execution, and the outputs of their deferred pieces.
-    pub txns: Vec<(Version, Vec<Executed>)>,
+    pub txns: Vec<(Version, Arc<[Executed]>)>,
     /// If the transactions are on a cycle, all transactions on it.
     pub cycle: Arc<[Vertex]>,
     /// The rows that they have written or deleted.
@@ -406,18 +424,18 @@ impl replicated_log::Entry for Entry {
             Entry::Start(start) => {
                 let pieces = start.pieces.iter().map(|piece| data_size(&piece.arguments) + 64);
                 pieces.sum::<usize>()
-                    + data_size(&start.call.inputs)
+                    + start.call.inputs.0.len()
                     + start.rows.iter().map(row).sum::<usize>()
                     + start.edges.len() * size_of::<Edge>()
             }
             Entry::Execute(executed) => {
-                let outputs = executed.txns.iter().flat_map(|(_, outputs)| outputs);
+                let outputs = executed.txns.iter().flat_map(|(_, outputs)| outputs.iter());
                 outputs.map(|piece| data_size(&piece.outputs) + 64).sum::<usize>()
                     + executed.rows.iter().map(row).sum::<usize>()
             }
             Entry::Hold(hold) => {
                 let pieces = hold.pieces.iter().map(|piece| data_size(&piece.arguments) + 64);
-                pieces.sum::<usize>() + data_size(&hold.call.inputs)
+                pieces.sum::<usize>() + hold.call.inputs.0.len()
             }
             Entry::End(txns) => txns.len() * size_of::<Version>(),
             // As an estimate: an expression takes several times its text.

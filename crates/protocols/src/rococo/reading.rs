@@ -14,7 +14,7 @@ use serried_parts::Map;
 use serried_procedures::{Call, Datum, PieceId, Refused, Start, placement_key};
 
 use super::Mutation;
-use super::message::{CallOf, Found, Occurrence, Read, Request};
+use super::message::{Found, Occurrence, Read, Request};
 use super::registered::Registered;
 use super::run::Requests;
 use crate::Mutated;
@@ -22,14 +22,17 @@ use crate::Mutated;
 /// A read-only call that is being coordinated.
 #[derive(Debug)]
 pub(super) struct Reading {
-    of: CallOf,
+    /// The place of the procedure in its set.
+    procedure: u16,
+    /// The call before its first piece.
+    call: Call,
     set: Arc<Registered>,
     mutation: Mutated<Mutation>,
     /// The pieces that were read. Occurrences with equal arguments are one piece: when an order is added to the last twenty,
     /// nineteen remain, although each is in another place then.
     pieces: Vec<PieceRead>,
     /// Their places.
-    places: Map<Arc<Asked>, usize>,
+    places: Map<Arc<Asked>, Option<usize>>,
     /// The place after that of the occurrence before: mostly that of the next one, as in the round before.
     next: usize,
     /// Those that are to be read now.
@@ -48,7 +51,7 @@ pub(super) struct Reading {
 #[derive(PartialEq, Eq, Hash, Debug)]
 struct Asked {
     piece: PieceId,
-    arguments: Vec<Datum>,
+    arguments: Arc<[Datum]>,
 }
 
 /// The latest read of a piece.
@@ -76,9 +79,15 @@ struct Walk {
 
 impl Reading {
     /// A call that has read nothing yet.
-    pub(super) fn new(of: CallOf, set: Arc<Registered>, mutation: Mutated<Mutation>) -> Reading {
+    pub(super) fn new(
+        procedure: u16,
+        call: Call,
+        set: Arc<Registered>,
+        mutation: Mutated<Mutation>,
+    ) -> Reading {
         Reading {
-            of,
+            procedure,
+            call,
             set,
             mutation,
             pieces: Vec::new(),
@@ -98,7 +107,7 @@ impl Reading {
 
     /// The place of the procedure in its set.
     pub(super) fn procedure(&self) -> u16 {
-        self.of.procedure
+        self.procedure
     }
 
     /// The numbers of the requests that were not answered.
@@ -139,7 +148,7 @@ impl Reading {
         if self.pieces.len() < before {
             self.places.clear();
             for (at, piece) in self.pieces.iter().enumerate() {
-                self.places.insert(piece.asked.clone(), at);
+                self.places.insert(piece.asked.clone(), Some(at));
             }
         }
         for piece in &mut self.pieces {
@@ -153,9 +162,8 @@ impl Reading {
     /// results.
     fn walk(&mut self, group: &Group) -> Option<Result<Vec<Datum>, Refused>> {
         let set = self.set.clone();
-        let procedure = set.procedure(self.of.procedure).expect("the call was checked");
-        let new = || Call::new(procedure, self.of.inputs.clone()).expect("the inputs were checked");
-        let begin = || Walk { call: new(), awaits: Vec::new(), refused: None };
+        let procedure = set.procedure(self.procedure).expect("the call was checked");
+        let begin = || Walk { call: self.call.clone(), awaits: Vec::new(), refused: None };
         let Walk { mut call, mut awaits, mut refused } = self.walk.take().unwrap_or_else(begin);
         loop {
             awaits.retain(|(occurrence, at)| {
@@ -206,16 +214,17 @@ impl Reading {
             return self.next - 1;
         }
         let asked = Arc::new(asked);
-        if let Some(at) = self.places.get(&asked) {
+        let at = self.pieces.len();
+        let place = self.places.get_or_default(&asked);
+        if let Some(at) = *place {
             self.next = at + 1;
-            return *at;
+            return at;
         }
-        let declared = set.piece(self.of.procedure, piece).expect("the call has it");
+        *place = Some(at);
+        let declared = set.piece(self.procedure, piece).expect("the call has it");
         let leading = declared.placement(set.tables(), &asked.arguments);
         let partition = group.partition_of(&placement_key(&leading));
-        let at = self.pieces.len();
         self.next = at + 1;
-        self.places.insert(asked.clone(), at);
         let (is_fresh, is_used, found) = (false, false, None);
         self.pieces.push(PieceRead { asked, at: partition, is_fresh, is_used, found });
         self.due.push(at);
@@ -239,7 +248,7 @@ impl Reading {
     }
 
     fn read(&self, number: u64, places: &[usize]) -> Request {
-        let CallOf { set, procedure, .. } = self.of;
+        let (set, procedure) = (self.set.version(), self.procedure);
         let of_procedure = self.set.procedure(procedure).map_or(0, |of| of.pieces.len());
         let mut numbers = vec![0; of_procedure];
         let mut pieces = Vec::with_capacity(places.len());

@@ -145,7 +145,7 @@ mod tests {
             let occurrence = |(piece, number): &(u16, u32)| Occurrence {
                 piece: PieceId(*piece),
                 number: *number,
-                arguments: Vec::new(),
+                arguments: Arc::default(),
             };
             let pieces: Vec<Occurrence> = names.iter().map(occurrence).collect();
             are_named_once(&pieces, 2)

@@ -147,7 +147,7 @@ impl Run {
         match reply {
             Reply::Started(started) => self.on_started(at, started, group),
             Reply::NotStarted { why, .. } => self.on_not_started(at, why),
-            Reply::Executed { outputs, .. } => self.on_executed(at, outputs),
+            Reply::Executed { outputs, .. } => self.on_executed(at, &outputs),
             Reply::Hold(reply) => self.on_hold(at, reply, group),
             _ => Step::Send(Vec::new()),
         }
@@ -219,7 +219,7 @@ impl Run {
     }
 
     /// The call was executed at a partition.
-    fn on_executed(&mut self, at: u16, outputs: Vec<Executed>) -> Step {
+    fn on_executed(&mut self, at: u16, outputs: &[Executed]) -> Step {
         let set = self.set.clone();
         let procedure = procedure(&set, &self.of);
         let none = Step::Send(Vec::new());
@@ -227,7 +227,7 @@ impl Run {
             return none;
         };
         for Executed { piece, number, outputs } in outputs {
-            if self.call.executed(procedure, (piece, number), outputs).is_err() {
+            if self.call.executed(procedure, (*piece, *number), outputs.clone()).is_err() {
                 return none; // No correct server sends this.
             }
         }

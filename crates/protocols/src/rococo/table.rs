@@ -62,7 +62,7 @@ pub(super) struct Txn {
     /// The transactions before it, by its pieces here. In ascending order, each once.
     pub(super) edges: Vec<Edge>,
     /// The outputs of the deferred pieces, once they are executed.
-    pub(super) executed: Option<Vec<Executed>>,
+    pub(super) executed: Option<Arc<[Executed]>>,
     /// If it was executed with others on a cycle, the transaction here that keeps the cycle, and the last one of all.
     cycle_at: Option<(Version, Version)>,
     /// The cycle, if this is that transaction.
@@ -293,7 +293,7 @@ impl Table {
         for (txn, outputs) in &entry.txns {
             self.change_txn(at, *txn, None, store, |state| {
                 state.executed = Some(outputs.clone());
-                state.pieces.iter_mut().for_each(|(_, piece)| piece.arguments = Vec::new());
+                state.pieces.iter_mut().for_each(|(_, piece)| piece.arguments = Arc::default());
                 state.holds.clear();
                 state.cycle_at = cycle_at;
                 if last == Some(*txn) {
@@ -321,7 +321,11 @@ impl Table {
         change: impl FnOnce(&mut Txn),
     ) -> bool {
         // What was forgotten can be replayed. Then it is forgotten again with the next change of the window.
-        let cell = self.cells.change(&name_of_txn(txn), position, store);
+        let name = name_of_txn(txn);
+        let cell = match self.has_started(txn) {
+            true => self.cells.change(&name, position, store),
+            false => self.cells.add(&name, position),
+        };
         match cell {
             Cell::Txn(applied, _) if *applied > slot => return false,
             Cell::Txn(applied, state) => {

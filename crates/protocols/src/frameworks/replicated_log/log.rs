@@ -60,9 +60,12 @@ pub(super) enum Role<E> {
 impl<E: Entry> ReplicatedLog<E> {
     /// Creates the empty log of replica `id`.
     pub fn new(id: NodeId, group: Group, settings: &Settings) -> ReplicatedLog<E> {
+        let members = Members::new(id, group, settings);
+        // Entries are kept for other replicas.
+        let kept = if members.is_alone() { 0 } else { settings.resident_keys };
         ReplicatedLog {
-            members: Members::new(id, group, settings),
-            acceptor: Acceptor::new(settings.resident_keys),
+            members,
+            acceptor: Acceptor::new(kept),
             detector: FailureDetector::new(),
             role: Role::Follower,
             lost: None,

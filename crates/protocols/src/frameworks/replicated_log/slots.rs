@@ -22,12 +22,8 @@ pub(super) struct Slot<E> {
     /// No record of this slot or a later one lies before this position of the durable log.
     pub(super) position: u64,
     pub(super) entry: Option<E>,
-}
-
-impl<E: Entry> Slot<E> {
-    fn size(&self) -> usize {
-        size(self.entry.as_ref())
-    }
+    /// The entry's approximate size.
+    bytes: usize,
 }
 
 /// The approximate size of an entry in bytes.
@@ -100,10 +96,11 @@ impl<E: Entry> Slots<E> {
         }
         let later = self.slots.range(index + 1..).flatten().map(|later| later.position);
         let position = later.min().map_or(position, |later| later.min(position));
-        let new = Slot { ballot, position, entry };
-        self.open_bytes += new.size();
+        let bytes = size(entry.as_ref());
+        self.open_bytes += bytes;
+        let new = Slot { ballot, position, entry, bytes };
         if let Some(old) = self.slots[index].replace(new) {
-            self.open_bytes -= old.size();
+            self.open_bytes -= old.bytes;
         }
     }
 
@@ -112,8 +109,8 @@ impl<E: Entry> Slots<E> {
         let index = (self.applied - self.first) as usize;
         self.applied += 1;
         let slot = self.slots[index].as_ref().expect("a slot in which something was accepted");
-        self.open_bytes -= slot.size();
-        self.applied_bytes += slot.size();
+        self.open_bytes -= slot.bytes;
+        self.applied_bytes += slot.bytes;
         slot
     }
 
@@ -125,8 +122,8 @@ impl<E: Entry> Slots<E> {
         }
         let (mut shown, mut bytes) = (Vec::new(), 0);
         for slot in from..self.end() {
-            let Some(Slot { ballot, entry, .. }) = self.get(slot) else { continue };
-            bytes += size(entry.as_ref());
+            let Some(Slot { ballot, entry, bytes: own, .. }) = self.get(slot) else { continue };
+            bytes += own;
             let ballot = if slot < self.applied { Ballot::CHOSEN } else { *ballot };
             shown.push(Accepted { slot, ballot, entry: entry.clone() });
         }
@@ -138,7 +135,7 @@ impl<E: Entry> Slots<E> {
         let (mut entries, mut read) = (Vec::new(), 0);
         let mut slot = from;
         while let Some(accepted) = self.get(slot).filter(|_| read < bytes) {
-            read += accepted.size();
+            read += accepted.bytes;
             entries.push(accepted.entry.clone());
             slot += 1;
         }
@@ -161,7 +158,7 @@ impl<E: Entry> Slots<E> {
     }
 
     fn forget_first(&mut self) {
-        let size = self.slots.pop_front().flatten().map_or(0, |slot| slot.size());
+        let size = self.slots.pop_front().flatten().map_or(0, |slot| slot.bytes);
         if self.first < self.applied {
             self.applied_bytes -= size;
         } else {

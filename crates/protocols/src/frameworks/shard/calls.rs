@@ -8,7 +8,7 @@ use serried_model::{Key, Value};
 use serried_parts::{decode_cell_of_another, encode_cell};
 use serried_procedures::{
     Body, Datum, Footprint, Piece, PieceId, Procedure, ProcedureSet, Refused, RowStore, StoredRow,
-    Table, row_key,
+    Table, decode_data, row_key,
 };
 
 use super::program::{Program, Rows, Use};
@@ -32,7 +32,8 @@ pub struct Occurrence {
     /// Which of its occurrences, from 0.
     pub number: u32,
     /// What its body gets.
-    pub arguments: Vec<Datum>,
+    #[serde(deserialize_with = "decode_data")]
+    pub arguments: Arc<[Datum]>,
 }
 
 /// What an occurrence of a piece has returned.

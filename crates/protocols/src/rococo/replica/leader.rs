@@ -421,6 +421,7 @@ impl Leader {
                 let found = executed.unwrap_or_else(|_| zero());
                 outputs.push(Executed { piece, number, outputs: found });
             }
+            let outputs: Arc<[Executed]> = outputs.into();
             let reply = Reply::Executed { txn, outputs: outputs.clone() };
             replies.extend(committers.into_iter().map(|to| (to, reply.clone())));
             txns.push((txn, outputs));

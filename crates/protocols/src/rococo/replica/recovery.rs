@@ -51,7 +51,8 @@ impl Recoveries {
             return;
         }
         let Some(procedure) = set.procedure(of.procedure) else { return };
-        let Ok(call) = Call::new(procedure, of.inputs.clone()) else { return };
+        let Some(inputs) = of.inputs.decode() else { return };
+        let Ok(call) = Call::new(procedure, inputs) else { return };
         let mut run =
             Run::new(txn, of, set.clone(), call).insisting().with_participant(cx.id().partition());
         let step = run.begin(group);

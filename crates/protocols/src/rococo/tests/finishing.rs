@@ -2,7 +2,7 @@
 
 use super::super::merged::Hold;
 use super::super::message::{
-    Ancestors, CallOf, Message, Occurrence, Reply, Request, Start, Started, StartedPiece,
+    Ancestors, CallOf, Inputs, Message, Occurrence, Reply, Request, Start, Started, StartedPiece,
 };
 use super::super::registered::Registered;
 use super::super::run::{Requests, Run, Step};
@@ -48,8 +48,8 @@ fn a_start_that_is_lost_is_repeated_although_the_partition_has_executed_the_call
         (1..LISTS).find(|head| partition(*head) != q).expect("several partitions have heads");
     let p = partition(head);
     let inputs: Vec<Datum> = [head, 7].into_iter().map(Datum::Int).collect();
-    let call = Call::new(set.procedure(procedure).unwrap(), inputs.clone()).unwrap();
-    let of = Arc::new(CallOf { set: 1, procedure, inputs });
+    let of = Arc::new(CallOf { set: 1, procedure, inputs: Inputs::new(&inputs) });
+    let call = Call::new(set.procedure(procedure).unwrap(), inputs).unwrap();
     let mut run = Run::new(txn, of, set, call).insisting().with_participant(q);
     let requests = sent(run.begin(&group));
     assert!(matches!(requests[..], [(at, Request::Start(_))] if at == p), "{requests:?}");
@@ -81,7 +81,7 @@ fn a_call_that_is_not_answered_for_long_may_be_forgotten() {
 }
 
 fn occurrence(piece: u16, argument: Datum) -> Occurrence {
-    Occurrence { piece: PieceId(piece), number: 0, arguments: vec![argument, Datum::Int(7)] }
+    Occurrence { piece: PieceId(piece), number: 0, arguments: [argument, Datum::Int(7)].into() }
 }
 
 /// The second attempt of a `hop` has succeeded. Then a request of the first one comes, in which other pieces were due.
@@ -93,7 +93,7 @@ fn nothing_is_held_for_a_failed_attempt_once_pieces_of_the_merged_piece_are_star
     let set = Registered::new(1, set);
     let client = testing::client_id(0);
     let txn = Version { timestamp_us: hand.net.clock_us(), coordinator: client };
-    let inputs = vec![Datum::Int(0), Datum::Int(7)];
+    let inputs = Inputs::new(&[Datum::Int(0), Datum::Int(7)]);
     let call = Arc::new(CallOf { set: 1, procedure: procedure(&set, "hop"), inputs });
     let start = |piece| Start { txn, call: call.clone(), insist: true, pieces: vec![piece] };
     let hold = |piece, attempt| Request::Hold(Hold { start: start(piece), group: 0, attempt });

@@ -4,7 +4,9 @@
 use std::panic::RefUnwindSafe;
 
 use super::super::merged::{HoldEnd, HoldReply};
-use super::super::message::{Ancestors, CallOf, Occurrence, Reply, Request, Started, StartedPiece};
+use super::super::message::{
+    Ancestors, CallOf, Inputs, Occurrence, Reply, Request, Started, StartedPiece,
+};
 use super::super::registered::Registered;
 use super::super::run::{Requests, Run, Step};
 use super::*;
@@ -161,9 +163,9 @@ fn what_two_attempts_have_found_is_not_mixed() {
     let txn = Version::at(1_000_000);
     let begun = |b: i64| {
         let inputs: Vec<Datum> = [0, b, 7].into_iter().map(Datum::Int).collect();
-        let call = Call::new(set.procedure(procedure).unwrap(), inputs.clone()).unwrap();
-        let mut run =
-            Run::new(txn, Arc::new(CallOf { set: 1, procedure, inputs }), set.clone(), call);
+        let of = Arc::new(CallOf { set: 1, procedure, inputs: Inputs::new(&inputs) });
+        let call = Call::new(set.procedure(procedure).unwrap(), inputs).unwrap();
+        let mut run = Run::new(txn, of, set.clone(), call);
         let holds = sent(run.begin(&group));
         (holds.len() == 2).then_some((run, holds))
     };
