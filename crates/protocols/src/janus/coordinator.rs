@@ -33,6 +33,8 @@ pub struct Coordinator {
     from_us: u64,
     /// The set of procedures that is in use, as far as is known.
     set: Option<Arc<InUse>>,
+    /// Sets of earlier versions are out of date.
+    set_from: u64,
     requests: BTreeMap<TxnId, Running>,
     /// By transaction, the requests that are about it.
     by_version: BTreeMap<Version, BTreeSet<TxnId>>,
@@ -75,6 +77,7 @@ impl Coordinator {
             clock: VersionClock::default(),
             from_us: 0,
             set: None,
+            set_from: 0,
             requests: BTreeMap::new(),
             by_version: BTreeMap::new(),
             slow: BTreeSet::new(),
@@ -101,8 +104,21 @@ impl Coordinator {
     /// Begins a request, or begins it again.
     fn begin(&mut self, txn: TxnId, operation: Operation, cx: &mut Cx<'_>) {
         let Some(known) = self.set.clone() else { return self.wait(txn, operation, cx) };
+        self.begin_under((known, false), txn, operation, cx);
+    }
+
+    /// Begins a request. If the set is not the last one, a call that does not fit it waits for that.
+    fn begin_under(
+        &mut self,
+        (known, is_last): (Arc<InUse>, bool),
+        txn: TxnId,
+        operation: Operation,
+        cx: &mut Cx<'_>,
+    ) {
         match operation {
-            Operation::Call { procedure, inputs } => self.call(txn, procedure, inputs, known, cx),
+            Operation::Call { procedure, inputs } => {
+                self.call(txn, procedure, inputs, (known, is_last), cx);
+            }
             Operation::Inquire { call } => {
                 let all = 0..self.members.partitions();
                 let ballot = self.next_ballot(Ballot::FIRST, cx);
@@ -157,18 +173,24 @@ impl Coordinator {
         txn: TxnId,
         name: Arc<str>,
         inputs: Vec<Datum>,
-        set: Arc<InUse>,
+        (set, is_last): (Arc<InUse>, bool),
         cx: &mut Cx<'_>,
     ) {
         let procedures = &set.set().procedures;
-        let Some(at) = procedures.iter().position(|procedure| procedure.name == *name) else {
-            let known = procedures.iter().map(|procedure| procedure.name.clone()).collect();
-            let version = set.version();
-            return self.end(txn, Outcome::NoSuchProcedure { version, known }, cx);
+        let at = procedures.iter().position(|procedure| *procedure.name == *name);
+        let call = at.map(|at| (at, Call::new(&procedures[at], inputs.clone())));
+        let at = match call {
+            Some((at, Ok(_))) => at,
+            None | Some((_, Err(_))) if !is_last => {
+                return self.wait(txn, Operation::Call { procedure: name, inputs }, cx);
+            }
+            Some((_, Err(wrong))) => return self.end(txn, Outcome::InvalidInputs(wrong), cx),
+            None => {
+                let known = procedures.iter().map(|procedure| procedure.name.clone()).collect();
+                let version = set.version();
+                return self.end(txn, Outcome::NoSuchProcedure { version, known }, cx);
+            }
         };
-        if let Err(wrong) = Call::new(&procedures[at], inputs.clone()) {
-            return self.end(txn, Outcome::InvalidInputs(wrong), cx);
-        }
         let of = CallOf { set: set.version(), procedure: at as u16, inputs: inputs.clone() };
         let participants = set.participants(&of, self.members.group());
         let version = self.next_version(cx);
@@ -211,16 +233,19 @@ impl Coordinator {
     /// No partition has taken the transaction on.
     fn on_not_accepted(&mut self, txn: TxnId, why: NotAccepted, cx: &mut Cx<'_>) {
         let Some(Running { phase, .. }) = self.forget(txn) else { return };
-        let (again, is_registration) = match phase {
-            Phase::Runs { again, run, .. } => (again, is_registration(&run)),
-            _ => (None, false),
+        let (again, set, is_registration) = match phase {
+            Phase::Runs { again, set, run } => (again, set, is_registration(&run)),
+            _ => (None, None, false),
         };
         match (why, again) {
             (NotAccepted::Late { from_us }, Some(again)) => {
                 self.from_us = self.from_us.max(from_us);
                 self.begin(txn, again, cx);
             }
-            (NotAccepted::OtherSet, Some(again)) => self.begin_later(txn, again, cx),
+            (NotAccepted::OtherSet, Some(again)) => {
+                let from = set.map_or(0, |set| set.version() + 1);
+                self.begin_later(txn, again, from, cx);
+            }
             _ if is_registration => {
                 // The caller has named the version to be replaced.
                 let version = self.set.as_ref().map_or(0, |set| set.version());
@@ -230,9 +255,15 @@ impl Coordinator {
         }
     }
 
-    /// Begins a request again when the set of procedures is known that is in use now.
-    fn begin_later(&mut self, txn: TxnId, operation: Operation, cx: &mut Cx<'_>) {
-        self.set = None;
+    /// Sets of procedures before this version are out of date.
+    fn outdate_sets(&mut self, from: u64) {
+        self.set_from = self.set_from.max(from);
+        self.set = self.set.take().filter(|set| set.version() >= self.set_from);
+    }
+
+    /// Begins a request again when a set of procedures is known that is of this version or later.
+    fn begin_later(&mut self, txn: TxnId, operation: Operation, from: u64, cx: &mut Cx<'_>) {
+        self.outdate_sets(from);
         let phase = Phase::Waits(operation);
         self.requests.insert(txn, Running { repeated: 0, phase });
         cx.set_timer(Timer::Repeat(txn), START_AGAIN);
@@ -266,19 +297,20 @@ impl Coordinator {
                 let outcome = outcome.and_then(|set| outcome_of(of, &set, results));
                 self.end(txn, outcome.unwrap_or(Outcome::Forgotten), cx);
             }
-            (Some(End::OtherSet), Task::Call(_)) => match again {
-                Some(again) => self.begin_later(txn, again, cx),
+            (Some(End::OtherSet), Task::Call(of)) => match again {
+                Some(again) => self.begin_later(txn, again, of.set + 1, cx),
                 None => self.end(txn, Outcome::NoEffect, cx),
             },
             (Some(End::Registered(registration)), Task::Register { .. }) => {
                 match (&registration, again) {
-                    (Registration::Superseded { .. }, Some(again)) => {
-                        self.begin_later(txn, again, cx);
+                    (Registration::Superseded { version }, Some(again)) => {
+                        self.begin_later(txn, again, *version, cx);
                     }
-                    _ => {
-                        self.set = None;
+                    (Registration::InUse { version } | Registration::Superseded { version }, _) => {
+                        self.outdate_sets(*version);
                         self.finish(txn, Output::Registered(registration), cx);
                     }
+                    _ => self.finish(txn, Output::Registered(registration), cx),
                 }
             }
             // No correct server reports this.
@@ -292,12 +324,20 @@ impl Coordinator {
 
     // Sets of procedures.
 
-    /// A replica reports the set in use. It does not while it knows of a registration that is not executed.
-    fn on_set(&mut self, from: NodeId, version: u64, set: Arc<ProcedureSet>, cx: &mut Cx<'_>) {
+    /// A replica reports the set that is in use there. If `is_last`, there was no later one when it was asked, as far as it
+    /// knows.
+    fn on_set(
+        &mut self,
+        from: NodeId,
+        (version, is_last): (u64, bool),
+        set: Arc<ProcedureSet>,
+        cx: &mut Cx<'_>,
+    ) {
         if from.partition() != OF_SETS {
             return; // Only this partition is asked.
         }
-        let is_new = self.set.as_ref().is_none_or(|known| known.version() < version);
+        let is_new = version >= self.set_from
+            && self.set.as_ref().is_none_or(|known| known.version() < version);
         // A set that no compiler has made would not be in use.
         if is_new && set.validate().is_ok() {
             self.set = Some(Arc::new(InUse::new(version, set.clone())));
@@ -306,10 +346,13 @@ impl Coordinator {
         let (mut begin, mut listed) = (Vec::new(), Vec::new());
         for (txn, running) in &mut self.requests {
             match &mut running.phase {
-                Phase::Waits(operation) if self.set.is_some() => {
-                    begin.push((*txn, operation.clone()));
+                Phase::Waits(operation) => {
+                    let known = self.set.as_ref();
+                    if known.is_some_and(|known| is_last || fits(operation, known)) {
+                        begin.push((*txn, operation.clone()));
+                    }
                 }
-                Phase::Lists(reported) => {
+                Phase::Lists(reported) if is_last => {
                     reported.insert(from, (version, set.clone()));
                     // One of a majority has taken part in the last registration.
                     if reported.len() >= majority {
@@ -321,8 +364,9 @@ impl Coordinator {
             }
         }
         for (txn, operation) in begin {
+            let Some(known) = self.set.clone() else { break };
             self.requests.remove(&txn);
-            self.begin(txn, operation, cx);
+            self.begin_under((known, is_last), txn, operation, cx);
         }
         for (txn, version, set) in listed {
             self.finish(txn, Output::Set(version, set), cx);
@@ -375,7 +419,9 @@ impl Coordinator {
         };
         self.slow.remove(&from);
         let version = match &reply {
-            Reply::Set { version, set } => return self.on_set(from, *version, set.clone(), cx),
+            Reply::Set { version, set, is_last } => {
+                return self.on_set(from, (*version, *is_last), set.clone(), cx);
+            }
             Reply::PreAccepted(reply) => reply.txn,
             Reply::NotAccepted { txn, .. }
             | Reply::Promised { txn, .. }
@@ -401,6 +447,14 @@ impl Coordinator {
             }
         }
     }
+}
+
+/// Whether a request can begin under a set of procedures that may be out of date. If it is, servers refuse the request before
+/// it does anything.
+fn fits(operation: &Operation, known: &InUse) -> bool {
+    let Operation::Call { procedure: name, inputs } = operation else { return true };
+    let named = known.set().procedures.iter().find(|procedure| *procedure.name == **name);
+    named.is_some_and(|procedure| Call::new(procedure, inputs.clone()).is_ok())
 }
 
 fn is_registration(run: &Run) -> bool {

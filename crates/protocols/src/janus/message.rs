@@ -343,6 +343,8 @@ pub enum Reply {
         version: u64,
         /// The set.
         set: Arc<ProcedureSet>,
+        /// Whether everything is executed that might have been a registration when the replica was asked.
+        is_last: bool,
     },
     /// A part of the data of the partition.
     Copied(Box<Copied>),

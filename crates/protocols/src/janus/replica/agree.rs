@@ -19,8 +19,8 @@ use super::{Cx, Replica};
 const LIVE_AT_MOST: usize = 65_536;
 
 /// About how many ancestors are sent with a transaction, and how many edges of ancestors.
-const ANCESTORS_AT_MOST: usize = 64;
-const EDGES_AT_MOST: usize = 512;
+const ANCESTORS_AT_MOST: usize = 32;
+const EDGES_AT_MOST: usize = 128;
 
 impl Replica {
     pub(super) fn on_pre_accept(&mut self, from: NodeId, pre_accept: PreAccept, cx: &mut Cx<'_>) {

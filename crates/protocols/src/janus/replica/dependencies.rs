@@ -7,14 +7,18 @@ use serried_model::{NodeId, Version};
 
 use super::super::Mutation;
 use super::super::message::{
-    Ancestors, Commit, End, Entry, Message, NotAccepted, Reply, Request, Results, Vertex, Work,
+    Ancestors, Commit, Edge, End, Entry, Message, NotAccepted, Reply, Request, Results, Vertex,
+    Work,
 };
+use super::super::table::HowExecuted;
 use super::live::Live;
 use super::{Cx, Replica};
 use crate::frameworks::chopped::order::Known;
 
 /// How many transactions are compared with another replica at a time.
 pub(super) const COMPARED_AT_ONCE: usize = 4096;
+/// How many transactions a replica fetches at a time. It may lack many more.
+const FETCHED_AT_ONCE: usize = 256;
 
 impl Replica {
     pub(super) fn on_commit(
@@ -170,17 +174,28 @@ impl Replica {
         self.graph.is_decided(txn) || is_known || is_gone
     }
 
-    /// Asks replicas for an ancestor that is known at a partition, unless they were asked lately.
-    pub(super) fn ask(&mut self, txn: Version, at: u16, cx: &mut Cx<'_>) {
+    /// Whether a transaction is to be asked for, because it was not asked for lately. Returns how often it was, and counts.
+    fn asks(&mut self, txn: Version, cx: &Cx<'_>) -> Option<usize> {
         let again = 2 * self.members.round_trip() + Duration::from_millis(50);
         let now = cx.now();
-        let (last, times) = self.asked.get(&txn).copied().unwrap_or((now, 0));
-        if times > 0 && now.since(last) < again {
-            return;
+        let (last, times) = self.asked.entry(txn).or_insert((now, 0));
+        if *times > 0 && now.since(*last) < again {
+            return None;
         }
-        self.asked.insert(txn, (now, times + 1));
+        (*last, *times) = (now, *times + 1);
+        Some(*times - 1)
+    }
+
+    /// Asks replicas for an ancestor that is known at a partition, unless they were asked lately.
+    pub(super) fn ask(&mut self, txn: Version, at: u16, cx: &mut Cx<'_>) {
+        let Some(times) = self.asks(txn, cx) else { return };
         if self.wanted.contains_key(&txn) || at == self.partition() {
-            for peer in self.peers.all().to_vec() {
+            let peers = self.peers.all().to_vec();
+            let to = match peers.get(times) {
+                Some(peer) => vec![*peer],
+                None => peers,
+            };
+            for peer in to {
                 self.send(peer, Request::Fetch { txn }, cx);
             }
             return;
@@ -191,6 +206,14 @@ impl Replica {
             _ => self.members.of(at).nth(times % self.members.count()).unwrap_or(first),
         };
         self.send(to, Request::Ask { txn }, cx);
+    }
+
+    /// Asks other replicas of the partition for transactions that are to be executed here, the oldest first.
+    pub(super) fn fetch_wanted(&mut self, cx: &mut Cx<'_>) {
+        let oldest = self.wanted.keys().take(FETCHED_AT_ONCE).copied();
+        for txn in oldest.collect::<Vec<_>>() {
+            self.ask(txn, self.partition(), cx);
+        }
     }
 
     pub(super) fn on_ask(&mut self, from: NodeId, txn: Version, cx: &mut Cx<'_>) {
@@ -253,15 +276,17 @@ impl Replica {
         if work.is_none() {
             return;
         }
-        // The other replica has to execute it, so it needs the edges.
+        // The other replica has to execute it, so it needs the edges. It fetches what else it lacks.
         let mut ancestors = self.ancestors([txn].into_iter(), cx);
         if let Some(vertex) = vertex {
-            let before: Vec<Version> = vertex.edges.iter().map(|edge| edge.from).collect();
-            let of_edges = self.ancestors(before.into_iter(), cx);
             ancestors.executed.retain(|executed| *executed != txn);
-            ancestors.executed.extend(of_edges.executed);
-            ancestors.cycles.extend(of_edges.cycles);
-            ancestors.commit.extend(of_edges.commit);
+            for Edge { from, .. } in vertex.edges.iter() {
+                let may_be_elsewhere = self.voids.contains(from) && !self.graph.is_decided(*from);
+                let how = self.table.executed(*from, cx.store());
+                if !may_be_elsewhere && matches!(how, Some(HowExecuted::Alone)) {
+                    ancestors.executed.push(*from);
+                }
+            }
             ancestors.commit.push(vertex);
         }
         self.reply(from, Reply::Fetched { txn, work, ancestors }, cx);
@@ -290,6 +315,9 @@ impl Replica {
         }
         self.learn(ancestors, None, cx);
         self.execute_all(vec![txn], cx);
+        if self.asked.len() < FETCHED_AT_ONCE / 2 {
+            self.fetch_wanted(cx);
+        }
     }
 
     /// Another replica has executed these transactions.
@@ -307,7 +335,10 @@ impl Replica {
                 have.push(txn);
             } else if self.graph.vertex(txn).is_none() || !self.live.contains_key(&txn) {
                 self.want(txn, cx);
-                self.send(from, Request::Fetch { txn }, cx);
+                let are_few = self.asked.len() < FETCHED_AT_ONCE;
+                if (are_few || self.asked.contains_key(&txn)) && self.asks(txn, cx).is_some() {
+                    self.send(from, Request::Fetch { txn }, cx);
+                }
             }
         }
         if !have.is_empty() {

@@ -270,6 +270,9 @@ impl Replica {
                 // One that asks again waits for what was unknown when it asked first.
                 self.set_askers.entry(from).or_insert(unknown);
                 self.report_set(cx);
+                if self.set_askers.contains_key(&from) && self.executes() {
+                    self.reply_set(from, false, cx);
+                }
             }
             Request::Copy(request) => self.on_copy(from, request, cx),
             Request::Join { incarnation } => self.on_join(from, incarnation, cx),
@@ -292,9 +295,13 @@ impl Replica {
         let ready: Vec<NodeId> = ready.map(|(to, _)| *to).collect();
         for to in ready {
             self.set_askers.remove(&to);
-            let set = self.table.set().map(|set| set.set().clone()).unwrap_or_default();
-            self.reply(to, Reply::Set { version: self.table.version(), set }, cx);
+            self.reply_set(to, true, cx);
         }
+    }
+
+    fn reply_set(&self, to: NodeId, is_last: bool, cx: &mut Cx<'_>) {
+        let set = self.table.set().map(|set| set.set().clone()).unwrap_or_default();
+        self.reply(to, Reply::Set { version: self.table.version(), set, is_last }, cx);
     }
 
     fn on_reply(&mut self, from: NodeId, reply: Reply, cx: &mut Cx<'_>) {

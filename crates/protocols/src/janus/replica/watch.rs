@@ -32,9 +32,7 @@ impl Replica {
                 }
             }
             self.ask_for_results(cx);
-            for txn in self.wanted.keys().copied().collect::<Vec<_>>() {
-                self.ask(txn, self.partition(), cx);
-            }
+            self.fetch_wanted(cx);
             self.compare(cx);
         }
         self.report_set(cx);

@@ -203,7 +203,7 @@ fn a_lagging_replica_does_not_add_to_the_edges_of_those_that_come_later() {
     for key in ["row", "prefix"] {
         let row = KnownRow { key: key.into(), is_whole: key == "row" };
         let mut accesses = Accesses::replicated();
-        let mut edges = |accesses: &mut Accesses, us, row: &KnownRow, used| {
+        let edges = |accesses: &mut Accesses, us, row: &KnownRow, used| {
             let mut before = BTreeSet::new();
             accesses.add(Version::at(us), Kind::Deferred, row, used, &mut |other, _| {
                 before.insert(other);
