@@ -206,6 +206,20 @@ mod tests {
     }
 
     #[test]
+    fn what_is_added_is_stored_and_found_again() {
+        let (mut cells, mut store) = (Cells::<u64>::new(4), MemoryStore::default());
+        for number in 0..20 {
+            *cells.add(&key(number), number) += 1;
+            *cells.add(&key(number), 100 + number) += 1;
+            assert_eq!(cells.needs_log_from(), Some(number), "as much as a change");
+            cells.store_some(1, &mut store);
+        }
+        for number in 0..20 {
+            assert_eq!(*cells.change(&key(number), 200 + number, &store), 2);
+        }
+    }
+
+    #[test]
     fn the_log_is_needed_from_the_first_change_that_is_not_stored() {
         let (mut cells, mut store) = (Cells::<u64>::new(9), MemoryStore::default());
         assert_eq!(cells.needs_log_from(), None);

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_use_stands_for_conflicts_with_nothing_else() {
+    fn what_conflicts_with_a_use_conflicts_with_what_is_left_or_with_what_stands_for_it() {
         for used in all() {
             for other in all() {
                 let left = used.not_stood_for_by(&other);

@@ -290,6 +290,28 @@ fn a_call_of_a_former_set_is_started_again_under_the_new_one() {
 }
 
 #[test]
+fn a_procedure_that_was_registered_later_is_known_to_a_client_with_the_former_set() {
+    let mut net = world();
+    let mut larger = (*set()).clone();
+    let both = larger.procedures.iter().find(|procedure| procedure.name == "both");
+    let mut new = both.expect("the set has it").clone();
+    new.name = "new".into();
+    larger.procedures.push(new);
+    assert_eq!(register(&mut net, Arc::new(larger)), Registration::InUse { version: 2 });
+    call(&mut net, 1, 2, "new", &[at(0), at(1), 7]);
+    net.pass(Duration::from_secs(1));
+    assert_eq!(results(&net).len(), 1);
+    // What no set has is refused once a server has said that there is no later set.
+    call(&mut net, 1, 3, "none", &[7]);
+    net.pass(Duration::from_secs(1));
+    let refused = net.outputs.iter().find_map(|(_, (txn, output))| match output {
+        Output::Outcome(Outcome::NoSuchProcedure { version, .. }) => Some((txn.0, *version)),
+        _ => None,
+    });
+    assert_eq!(refused, Some((3, 2)));
+}
+
+#[test]
 fn a_call_is_ordered_before_or_after_a_registration_at_all_servers() {
     for is_call_older in [true, false] {
         let mut net = world();

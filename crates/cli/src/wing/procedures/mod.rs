@@ -54,8 +54,7 @@ pub(crate) struct ProcedureArguments {
     /// [default: 1000]
     #[arg(long, value_name = "NUMBER", value_parser = number(15..=100_000_u32))]
     items: Option<u32>,
-    /// For list-append-calls and bank-calls: some calls have two immediate pieces, which are merged into one. Not
-    /// every protocol offers this
+    /// For list-append-calls and bank-calls: some calls have two immediate pieces, which are merged into one
     #[arg(long)]
     merged: bool,
 }

@@ -208,7 +208,7 @@ impl Accesses {
             let Some(uses) = self.rows.get(&key) else { continue };
             let Some(gathering) = uses.iter().find(|own| own.txn == txn && own.gathers).copied()
             else {
-                self.stand_for(&key, txn, is_before);
+                self.stand_for(&key, txn, |other, _| is_before(other));
                 continue;
             };
             let mut stands = gathering.stands;
@@ -228,7 +228,7 @@ impl Accesses {
                     (own.stands, own.gathers) = (stands, false);
                 }
             }
-            self.stand_for(&key, txn, is_before);
+            self.stand_for(&key, txn, |other, _| is_before(other));
         }
         self.advance(txn, State::Agreed);
     }
@@ -238,9 +238,10 @@ impl Accesses {
         for key in self.distinct_keys(txn) {
             let Some(uses) = self.rows.get(&key) else { continue };
             let own: Vec<Use> = uses.iter().filter(|own| own.txn == txn).copied().collect();
-            self.stand_for(&key, txn, |other| {
+            self.stand_for(&key, txn, |other, is_below| {
                 // What conflicts and was executed before comes before it everywhere.
-                let conflicts = |own: &Use| own.used.conflicts(&other.used);
+                let conflicts =
+                    |own: &Use| own.used.conflicts(&other.used) && !(is_below && own.is_whole);
                 other.state == State::Executed && other.txn != txn && own.iter().any(conflicts)
             });
         }
@@ -248,27 +249,29 @@ impl Accesses {
     }
 
     /// The uses of a key by a transaction stand for those of others that come before it.
-    fn stand_for(&mut self, key: &Key, txn: Version, is_before: impl Fn(&Use) -> bool) {
+    /// Those of longer keys are passed to `is_before` with true.
+    fn stand_for(&mut self, key: &Key, txn: Version, is_before: impl Fn(&Use, bool) -> bool) {
         let Some(uses) = self.rows.get(key) else { return };
         let stand = Stand::of(uses, txn);
         let partial = &mut self.partial;
-        let mut leave =
-            |uses: &mut Vec<Use>, bytes: usize, stands: &dyn Fn(&Use) -> Option<RowUse>| {
-                uses.retain_mut(|other| {
-                    let Some(by) = stands(other).filter(|_| is_before(other)) else { return true };
-                    match other.stands.not_stood_for_by(&by) {
-                        Some(rest) => other.stands = rest,
-                        None if other.is_whole => return false,
-                        None => {
-                            forget_partial(partial, bytes, 1);
-                            return false;
-                        }
+        let mut leave = |uses: &mut Vec<Use>, bytes: usize, is_below: bool| {
+            uses.retain_mut(|other| {
+                let by = if is_below { stand.below } else { stand.for_use(other) };
+                let Some(by) = by.filter(|_| is_before(other, is_below)) else { return true };
+                match other.stands.not_stood_for_by(&by) {
+                    Some(rest) => {
+                        other.stands = rest;
+                        true
                     }
-                    true
-                });
-            };
+                    None => {
+                        forget_partial(partial, bytes, usize::from(!other.is_whole));
+                        false
+                    }
+                }
+            });
+        };
         if let Some(uses) = self.rows.get_mut(key) {
-            leave(uses, key.len(), &|other| stand.for_use(other));
+            leave(uses, key.len(), false);
         }
         if stand.below.is_none() {
             return;
@@ -279,7 +282,7 @@ impl Accesses {
         for (other, uses) in
             longer.take_while(|(other, _)| other.as_bytes().starts_with(key.as_bytes()))
         {
-            leave(uses, other.len(), &|_| stand.below);
+            leave(uses, other.len(), true);
             if uses.is_empty() {
                 unused.push(other.clone());
             }

@@ -1,7 +1,8 @@
 //! The order of transactions that are chopped into pieces and reordered, as ROCOCO and Janus-CC order them (002 §3).
 //!
 //! - `Accesses` finds the transactions before a new one: those with conflicting pieces that came to a server earlier.
-//! - `Graph` has what a server knows of transactions that commit, and `order` says in which order they are executed.
+//! - `Graph` has what a server knows of transactions that commit, and `order` says in which order ROCOCO executes them, and
+//!   both protocols the members of a cycle.
 //! - `Horizon` says when transactions are forgotten.
 
 mod accesses;

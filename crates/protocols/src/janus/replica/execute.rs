@@ -97,7 +97,8 @@ impl Replica {
         let mut looked_at = 0;
         while let Some(member) = group.get(looked_at).copied() {
             looked_at += 1;
-            for Edge { from, at, .. } in self.open_edges(member) {
+            let edges = self.open_edges(member);
+            for Edge { from, at, .. } in edges.iter().copied() {
                 if group.contains(&from) {
                     continue;
                 }
@@ -108,7 +109,7 @@ impl Replica {
                         continue;
                     }
                     self.blocked.block(txn, (from, at));
-                    return self.ask_for_ancestors(member, cx);
+                    return self.ask_for_ancestors(&edges, cx);
                 }
                 let waits_for_group =
                     self.blocked.chain(from).position(|next| group.contains(&next));
@@ -117,14 +118,14 @@ impl Replica {
                     let last = self.blocked.chain(from).last();
                     open.extend(last.filter(|last| !self.running.contains_key(last)));
                     self.blocked.block(txn, (from, at));
-                    return self.ask_for_ancestors(member, cx);
+                    return self.ask_for_ancestors(&edges, cx);
                 };
                 let chain: Vec<Version> = self.blocked.chain(from).take(length).collect();
                 if let Some(wanting) = chain.iter().find(|next| self.known(**next) == Known::Open) {
                     // It is not known any more what it does here.
                     self.blocked.unblock(*wanting);
                     self.blocked.block(txn, (*wanting, self.partition()));
-                    return self.ask_for_ancestors(member, cx);
+                    return self.ask_for_ancestors(&edges, cx);
                 }
                 group.extend(chain);
             }
@@ -149,11 +150,11 @@ impl Replica {
         relevant.filter(|edge| self.known(edge.from) != Known::Decided).copied().collect()
     }
 
-    /// Asks for the ancestors of a transaction whose edges are not known here.
-    fn ask_for_ancestors(&mut self, txn: Version, cx: &mut Cx<'_>) {
-        for Edge { from, at, .. } in self.open_edges(txn) {
-            if self.known(from) == Known::Open {
-                self.ask_if_absent(from, at, cx);
+    /// Asks for those ancestors to which these edges lead and whose own edges are not known here.
+    fn ask_for_ancestors(&mut self, edges: &[Edge], cx: &mut Cx<'_>) {
+        for Edge { from, at, .. } in edges {
+            if self.known(*from) == Known::Open {
+                self.ask_if_absent(*from, *at, cx);
             }
         }
     }

@@ -188,7 +188,8 @@ impl Replica {
     /// Goes on with the transactions that were known before a restart, or that were copied.
     fn resume(&mut self, cx: &mut Cx<'_>) {
         let (mut executed, mut began) = (Vec::new(), Vec::new());
-        self.accesses = match self.is_alone() || self.mutation.is(Mutation::CoversByUnexecuted) {
+        let is_alone = self.is_alone();
+        self.accesses = match is_alone || self.mutation.is(Mutation::CoversByUnexecuted) {
             true => Accesses::default(),
             false => Accesses::replicated(),
         };
@@ -209,7 +210,7 @@ impl Replica {
             }
             match (state.executed.filter(|_| !is_void), &state.work) {
                 _ if is_void => {}
-                (Some(number), Some(work)) if txn >= floor => {
+                (Some(number), Some(work)) if txn >= floor && !is_alone => {
                     let edges = state.vertex.iter().flat_map(|vertex| vertex.edges.iter());
                     let before: BTreeSet<Version> = edges.map(|edge| edge.from).collect();
                     executed.push((number, txn, work.clone(), before));
@@ -234,12 +235,10 @@ impl Replica {
         // What comes before a new transaction depends on the order in which others were executed and taken on.
         executed.sort_unstable_by_key(|(number, ..)| *number);
         began.sort_unstable_by_key(|(began, ..)| *began);
-        if !self.is_alone() {
-            for (_, txn, work, before) in executed {
-                self.use_rows(txn, &work, &mut |_| {});
-                self.accesses.agree(txn, &before);
-                self.accesses.settle(txn);
-            }
+        for (_, txn, work, before) in executed {
+            self.use_rows(txn, &work, &mut |_| {});
+            self.accesses.agree(txn, &before);
+            self.accesses.settle(txn);
         }
         for (_, txn, work) in began {
             self.use_rows(txn, &work, &mut |_| {});

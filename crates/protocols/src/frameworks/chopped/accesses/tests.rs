@@ -11,8 +11,7 @@ use super::*;
 const REPLICAS: usize = 3;
 
 struct Txn {
-    row: KnownRow,
-    used: RowUse,
+    uses: Vec<(KnownRow, RowUse)>,
     /// By replica, the edges that it has reported.
     reported: [Option<BTreeSet<Version>>; REPLICAS],
     /// The edges on which replicas have agreed.
@@ -25,15 +24,18 @@ struct Txn {
 
 impl Txn {
     fn conflicts(&self, other: &Txn) -> bool {
-        let (own, others) = (self.row.key.as_bytes(), other.row.key.as_bytes());
-        let may_be_same = own == others
-            || (!self.row.is_whole && others.starts_with(own))
-            || (!other.row.is_whole && own.starts_with(others));
-        may_be_same && self.used.conflicts(&other.used)
+        let conflict = |(row, used): &(KnownRow, RowUse), (other, others): &(KnownRow, RowUse)| {
+            let (own, key) = (row.key.as_bytes(), other.key.as_bytes());
+            let may_be_same = own == key
+                || (!row.is_whole && key.starts_with(own))
+                || (!other.is_whole && own.starts_with(key));
+            may_be_same && used.conflicts(others)
+        };
+        self.uses.iter().any(|own| other.uses.iter().any(|other| conflict(own, other)))
     }
 }
 
-/// Replicas of a partition that take on, agree on and execute transactions of one use each, in random orders.
+/// Replicas of a partition that take on, agree on and execute transactions, in random orders.
 struct Partition {
     rng: Pcg64Mcg,
     accesses: [Accesses; REPLICAS],
@@ -47,18 +49,19 @@ impl Partition {
     }
 
     fn begin(&mut self) {
-        let key = ["a", "aa", "ab", "b"][self.rng.random_range(0..4)];
-        let is_whole = key != "a" || self.rng.random_bool(0.2);
-        let row = KnownRow { key: key.into(), is_whole };
-        let mut some =
-            |chance| -> Vec<u16> { (0..3).filter(|_| self.rng.random_bool(chance)).collect() };
-        let (reads, writes) = (some(0.5), some(0.15));
-        let used = RowUse::of(&reads, &writes);
+        let mut uses = Vec::new();
+        for _ in 0..self.rng.random_range(1..4) {
+            let key = ["a", "aa", "ab", "b"][self.rng.random_range(0..4)];
+            let is_whole = key != "a" || self.rng.random_bool(0.2);
+            let mut some =
+                |chance| -> Vec<u16> { (0..3).filter(|_| self.rng.random_bool(chance)).collect() };
+            let (reads, writes) = (some(0.4), some(0.1));
+            uses.push((KnownRow { key: key.into(), is_whole }, RowUse::of(&reads, &writes)));
+        }
         let is_executed = |txn: &&Txn| txn.is_executed.contains(&true);
         let after = self.txns.iter().filter(|(_, txn)| is_executed(txn)).map(|(at, _)| *at);
         let txn = Txn {
-            row,
-            used,
+            uses,
             reported: Default::default(),
             agreed: None,
             is_known: [false; REPLICAS],
@@ -77,11 +80,7 @@ impl Partition {
             0 => {
                 let is_new = |txn: &Txn| txn.reported[replica].is_none() && txn.agreed.is_none();
                 let Some(txn) = self.pick(is_new) else { return };
-                let (row, used) = (self.txns[&txn].row.clone(), self.txns[&txn].used);
-                let mut before = BTreeSet::new();
-                self.accesses[replica].add(txn, Kind::Deferred, &row, used, &mut |other, _| {
-                    before.insert(other);
-                });
+                let before = self.take_on(txn, replica);
                 self.txns.get_mut(&txn).unwrap().reported[replica] = Some(before);
             }
             1 => {
@@ -113,6 +112,17 @@ impl Partition {
         }
     }
 
+    /// Returns the transactions that come before this one.
+    fn take_on(&mut self, txn: Version, replica: usize) -> BTreeSet<Version> {
+        let mut before = BTreeSet::new();
+        for (row, used) in &self.txns[&txn].uses {
+            self.accesses[replica].add(txn, Kind::Deferred, row, *used, &mut |other, _| {
+                before.insert(other);
+            });
+        }
+        before
+    }
+
     fn pick(&mut self, is_wanted: impl Fn(&Txn) -> bool) -> Option<Version> {
         let wanted = self.txns.iter().filter(|(_, txn)| is_wanted(txn)).map(|(at, _)| *at);
         wanted.choose(&mut self.rng)
@@ -135,8 +145,7 @@ impl Partition {
 
     fn execute(&mut self, txn: Version, replica: usize) {
         if !self.accesses[replica].contains(txn) {
-            let Txn { row, used, .. } = &self.txns[&txn];
-            self.accesses[replica].add(txn, Kind::Deferred, row, *used, &mut |_, _| {});
+            self.take_on(txn, replica);
         }
         self.agree(txn, replica);
         self.accesses[replica].settle(txn);
