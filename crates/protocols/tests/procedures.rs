@@ -29,8 +29,8 @@ use serried_protocols::{Mutated, Visitor, promising, visit};
 use serried_session::CallOptions;
 use serried_sim::{Cluster, Configuration, Disk, Fault, Plan, Scheduled, Swarm};
 use serried_workload::{
-    CallClient, Measurement, ProcedureParameters, ProcedureWorkload, Window, audit_calls,
-    make_ready, named_procedures,
+    CallClient, Inquiries, Measurement, ProcedureParameters, ProcedureWorkload, Window,
+    audit_calls, make_ready, named_procedures,
 };
 use support::seeds;
 
@@ -74,6 +74,8 @@ struct Choices {
     forgets: bool,
     /// Whether what began a little earlier is refused.
     lags_little: bool,
+    /// Whether clients ask for the outcomes of calls.
+    inquires: bool,
 }
 
 impl Choices {
@@ -96,6 +98,7 @@ impl Choices {
             impatient: below(4) == 0,
             forgets: below(3) == 0,
             lags_little: below(3) == 0,
+            inquires: below(3) == 0,
         }
     }
 }
@@ -136,6 +139,7 @@ impl Trial {
         let window = Window::new(Timestamp(0), Duration::ZERO, faults_last * 2, Duration::ZERO);
         let measurement = Arc::new(Measurement::new(window));
         let recorder = Arc::new(CallRecorder::new());
+        let inquiries = choices.inquires.then(|| Arc::new(Inquiries::default()));
         // Some runs give calls up early, so that there are some whose outcome is unknown.
         let deadline = Duration::from_millis(if choices.impatient { 700 } else { 60_000 });
         for client in 0..clients {
@@ -146,6 +150,7 @@ impl Trial {
                 workload: workload.clone(),
                 measurement: measurement.clone(),
                 recorder: Some(recorder.clone()),
+                inquiries: inquiries.clone(),
                 client: client as u64,
                 clients: clients as u64,
                 seed: self.seed,
@@ -160,7 +165,8 @@ impl Trial {
         drop(workload);
         let history = Arc::into_inner(recorder).expect("all clients are done").into_history();
         // A violation says more than what follows from it.
-        let wrong = judge(P::GUARANTEE, &history).err().or(looked.err());
+        let contradiction = inquiries.and_then(|inquiries| inquiries.contradiction());
+        let wrong = judge(P::GUARANTEE, &history).err().or(contradiction).or(looked.err());
         Outcome { history, hash, committed: measurement.committed_so_far(), wrong }
     }
 

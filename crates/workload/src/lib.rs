@@ -38,8 +38,8 @@ pub use measurement::{
 pub use one_shot::{F1, Tao};
 pub use open_loop::OpenLoop;
 pub use procedures::{
-    BankCalls, CallClient, CallInspection, CounterCalls, ListCalls, Loading, NotReady, OpenCalls,
-    PlannedCall, ProcedureParameters, ProcedureWorkload, audit_calls, make_ready,
+    BankCalls, CallClient, CallInspection, CounterCalls, Inquiries, ListCalls, Loading, NotReady,
+    OpenCalls, PlannedCall, ProcedureParameters, ProcedureWorkload, audit_calls, make_ready,
 };
 pub use register::{RegisterLoop, RegisterMix};
 pub use registers::{

@@ -143,6 +143,7 @@ impl Visitor<Procedures> for Run<'_> {
                 workload: self.workload.clone(),
                 measurement: measurement.clone(),
                 recorder: None,
+                inquiries: None,
                 client: client as u64,
                 clients: point.clients as u64,
                 seed: point.seed,

@@ -3,18 +3,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use rand::RngExt;
 use serried_actor::Timestamp;
 use serried_history::{CallEnd, CallRecorder};
 use serried_procedures::Results;
 use serried_session::{CallError, ProcedureKeyspace};
 
-use super::{NotReady, PlannedCall, ProcedureWorkload, make_ready};
+use super::{Inquiries, NotReady, PlannedCall, ProcedureWorkload, make_ready};
 use crate::closed_loop::generator;
 use crate::open_loop::{Arrived, Doors};
 use crate::{Arrival, Failure, Measurement, Part};
 
 /// How long to wait before loading is tried again.
 const PAUSE: Duration = Duration::from_millis(10);
+/// After about how many of its calls a client asks for the outcome of another one.
+const INQUIRES_AFTER: u32 = 5;
 
 /// One client in a closed loop. It first sees to it that the workload's procedures are registered, and loads its share of
 /// the database.
@@ -27,6 +30,9 @@ pub struct CallClient {
     pub measurement: Arc<Measurement>,
     /// The recorder of its history, if one is kept.
     pub recorder: Option<Arc<CallRecorder>>,
+    /// The calls for whose outcomes clients ask, if they do: for those of own calls that are unknown, and now and then for
+    /// those of other calls.
+    pub inquiries: Option<Arc<Inquiries>>,
     /// Its number, which is its process in a history.
     pub client: u64,
     /// How many clients there are.
@@ -50,6 +56,11 @@ impl CallClient {
             }
             let planned = self.workload.plan(self.client, &mut random);
             self.call(self.client, &planned, begun).await;
+            if let Some(inquiries) = &self.inquiries
+                && random.random_ratio(1, INQUIRES_AFTER)
+            {
+                inquiries.ask(&self.procedures, &mut random).await;
+            }
         }
     }
 
@@ -59,6 +70,7 @@ impl CallClient {
             procedures: &self.procedures,
             workload: &*self.workload,
             recorder: self.recorder.as_deref(),
+            inquiries: self.inquiries.as_ref(),
             process,
         };
         let (attempts, result) = caller.call(planned).await;
@@ -168,6 +180,7 @@ struct Caller<'a> {
     procedures: &'a ProcedureKeyspace,
     workload: &'a dyn ProcedureWorkload,
     recorder: Option<&'a CallRecorder>,
+    inquiries: Option<&'a Arc<Inquiries>>,
     process: u64,
 }
 
@@ -179,8 +192,10 @@ impl Caller<'_> {
             let (now, appends) = (self.procedures.now(), planned.appends.clone());
             recorder.invoke(self.process, now.0, planned.procedure, appends);
         }
-        let inputs = planned.inputs.clone();
-        let (attempts, result) = self.procedures.call_counted(planned.procedure, inputs).await;
+        let (attempts, result) = match self.inquiries {
+            Some(inquiries) => (1, inquiries.call(self.procedures, planned).await),
+            None => self.procedures.call_counted(planned.procedure, planned.inputs.clone()).await,
+        };
         self.workload.ended(planned, &result);
         let end = match &result {
             Ok(results) => match self.workload.observe(planned, results) {
@@ -235,7 +250,8 @@ pub async fn audit_calls(
     process: u64,
 ) -> Result<(), CallError> {
     const TRIES: usize = 5;
-    let caller = Caller { procedures, workload, recorder: Some(recorder), process };
+    let caller =
+        Caller { procedures, workload, recorder: Some(recorder), inquiries: None, process };
     for planned in workload.audits() {
         let mut result = caller.call(&planned).await.1;
         for _ in 1..TRIES {

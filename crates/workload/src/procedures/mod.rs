@@ -3,6 +3,7 @@
 mod bank;
 mod client;
 mod counters;
+mod inquiries;
 mod lists;
 mod ready;
 mod tally;
@@ -24,6 +25,7 @@ use crate::InspectionError;
 pub use bank::BankCalls;
 pub use client::{CallClient, OpenCalls, audit_calls};
 pub use counters::CounterCalls;
+pub use inquiries::Inquiries;
 pub use lists::ListCalls;
 pub use ready::{NotReady, make_ready};
 

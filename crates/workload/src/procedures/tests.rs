@@ -50,6 +50,7 @@ pub(crate) fn run<P: Protocol<Family = Procedures>>(workload: Arc<dyn ProcedureW
             workload: workload.clone(),
             measurement: measurement.clone(),
             recorder: Some(recorder.clone()),
+            inquiries: None,
             client: client as u64,
             clients: CLIENTS as u64,
             seed: 3,

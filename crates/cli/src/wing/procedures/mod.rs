@@ -154,6 +154,7 @@ impl Wing for Procedures {
             workload: load.workload.clone(),
             measurement: load.measurement.clone(),
             recorder: load.recorder.clone(),
+            inquiries: None,
             client: i as u64,
             clients: load.clients as u64,
             seed: load.seed,

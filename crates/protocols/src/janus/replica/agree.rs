@@ -288,6 +288,7 @@ impl Replica {
             self.accesses.remove(txn);
             self.registrations.remove(&txn);
             self.graph.remove(txn);
+            self.blocked.unblock(txn);
             self.answer_askers(txn, cx);
             self.has_executed(txn);
             self.execute_all(vec![txn], cx);

@@ -19,6 +19,7 @@ pub(super) struct Blocked {
 impl Blocked {
     /// A transaction waits for an ancestor, which is known at a partition.
     pub(super) fn block(&mut self, txn: Version, (by, at): (Version, u16)) {
+        debug_assert!(self.chain(by).take(1000).all(|next| next != txn), "{txn} waits for itself");
         if self.causes.insert(txn, by).is_none_or(|cause| cause != by) {
             self.by.entry(by).or_insert((at, Vec::new())).1.push(txn);
         }

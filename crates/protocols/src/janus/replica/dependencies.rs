@@ -74,11 +74,14 @@ impl Replica {
         }
     }
 
-    /// Wants the transactions that have pieces here.
-    fn want_all_of(&mut self, vertex: &Vertex, cx: &Cx<'_>) {
+    /// Wants the transactions that have pieces here, and no others.
+    fn want_all_of(&mut self, vertex: &Vertex, cx: &mut Cx<'_>) {
         let own = self.partition();
         if vertex.participants.contains(&own) {
             self.want(vertex.txn, cx);
+        } else if self.wanted.contains_key(&vertex.txn) {
+            // Somebody who did not know where it has pieces has asked for it here.
+            self.on_void(None, vertex.txn, cx);
         }
         if !self.is_alone() {
             for edge in vertex.edges.iter().filter(|edge| edge.at == own) {

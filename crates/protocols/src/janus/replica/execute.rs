@@ -108,6 +108,8 @@ impl Replica {
                         open.push(from);
                         continue;
                     }
+                    // Whatever it waited for when more was known of it, it may wait for this transaction by now.
+                    self.blocked.unblock(from);
                     self.blocked.block(txn, (from, at));
                     return self.ask_for_ancestors(&edges, cx);
                 }

@@ -128,6 +128,37 @@ fn a_call_of_a_client_that_has_left_is_finished_in_one_way() {
     }
 }
 
+/// A client has asked everywhere for the outcome of a call, and has left. The call is on a cycle with another one, which
+/// also has pieces where this one has none.
+#[test]
+fn a_question_where_a_call_has_no_pieces_blocks_nothing() {
+    let mut net = world();
+    call(&mut net, 1, 2, "both", &[at(0), at(0), 7]);
+    let began = net.outputs.iter().find_map(|(_, (_, output))| match output {
+        Output::Began(call) => Some(*call),
+        _ => None,
+    });
+    let asks = Operation::Inquire { call: began.expect("it has begun") };
+    net.operate(2, 3, asks);
+    let asked = net.take(|(from, ..)| *from == client_id(2));
+    net.leave(client_id(2));
+    for envelope in asked.into_iter().filter(|(_, to, _)| to.partition() == 1) {
+        net.deliver(envelope);
+    }
+    call(&mut net, 0, 4, "both", &[at(0), at(1), 7]);
+    // One replica takes them on in the opposite order.
+    let late = net.take_first(|(from, to, _)| *from == client_id(1) && *to == node(0, 2));
+    let early = net.take_first(|(from, to, _)| *from == client_id(0) && *to == node(0, 2));
+    net.deliver(early.unwrap());
+    net.deliver(late.unwrap());
+    net.pass(Duration::from_secs(5));
+    assert_eq!(results(&net).len(), 2);
+    for id in [at(0), at(1)] {
+        let texts = texts(&mut net, id);
+        assert!(texts.iter().all(|text| text.is_some() && *text == texts[0]), "{texts:?}");
+    }
+}
+
 /// A replica alone has taken a call on, and others after it. It is lost before anybody else knows the call.
 #[test]
 fn a_call_that_only_a_lost_replica_knows_is_void() {
