@@ -10,8 +10,9 @@ use crate::opening::Opening;
 use crate::segment::{self, SEGMENT_HEADER};
 use crate::{Batch, Durability, StorageError};
 
-/// How long a segment is, unless a single batch is longer.
-const SEGMENT: u64 = 32 << 20;
+/// How long a segment is, unless a single batch is longer. Whole segments are trimmed, and after a start all others are
+/// read.
+const SEGMENT: u64 = 8 << 20;
 /// The name of a segment that was trimmed and waits to be used again.
 pub(crate) const SPARE: &str = "spare";
 
