@@ -133,6 +133,11 @@ impl Run {
         self.outbid.filter(|_| matches!(self.phase, Phase::Agrees))
     }
 
+    /// Whether all participants have agreed on what comes before the transaction.
+    pub(super) fn commits(&self) -> bool {
+        matches!(self.phase, Phase::Commits(_))
+    }
+
     /// Begins, or ends at once if there are no participants.
     pub(super) fn begin(&self, members: &Members) -> Step {
         match self.parts.is_empty() {

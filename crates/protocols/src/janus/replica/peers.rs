@@ -114,15 +114,24 @@ impl Peers {
         !self.have.get(&txn).is_some_and(|have| have.contains(&peer))
     }
 
-    /// The reports of all replicas that are counted, if they have all data and know the same configuration.
-    fn usable(&self) -> Option<Vec<&Report>> {
-        let is_usable = |report: &&Report, peer: NodeId| {
+    /// The report of a replica that is counted, if it has all data and knows the same configuration.
+    fn usable_of(&self, peer: NodeId) -> Option<&Report> {
+        self.reports.get(&peer).filter(|report| {
             report.is_whole
                 && report.vote.chosen.number == self.configuration.number
                 && self.configuration.copy_of(peer) == Some(report.copy)
-        };
-        let report = |peer| self.reports.get(&peer).filter(|report| is_usable(report, peer));
-        self.counted().map(report).collect()
+        })
+    }
+
+    /// The reports of all replicas that are counted, if they are usable.
+    fn usable(&self) -> Option<Vec<&Report>> {
+        self.counted().map(|peer| self.usable_of(peer)).collect()
+    }
+
+    /// The time before which everything is settled, as far as the others know. They count this replica.
+    pub(super) fn settled_us(&self) -> u64 {
+        let usable = self.counted().filter_map(|peer| self.usable_of(peer));
+        usable.map(|report| report.window.settled_us).max().unwrap_or(0)
     }
 
     /// The time below which all transactions of the partition have ended, if this replica's own is `below_us`, and the one

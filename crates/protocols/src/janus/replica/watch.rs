@@ -47,19 +47,26 @@ impl Replica {
             .live
             .iter()
             .filter(|(txn, live)| now.since(live.heard) > after && !self.running.contains_key(txn));
-        let silent: Vec<(Version, Arc<Work>)> =
-            silent.map(|(txn, live)| (*txn, live.work.clone())).collect();
-        for (txn, work) in silent {
-            if let Some(live) = self.live.get_mut(&txn) {
-                live.heard = now;
-            }
-            self.finish(txn, Some(work), cx);
-        }
+        let mut due: Vec<(Version, Option<Arc<Work>>)> = Vec::new();
         let wanted = self.wanted.iter().filter(|(_, since)| now.since(**since) > 2 * after);
-        let wanted: Vec<Version> = wanted.map(|(txn, _)| *txn).collect();
-        for txn in wanted {
-            self.wanted.insert(txn, now);
-            self.finish(txn, None, cx);
+        due.extend(wanted.map(|(txn, _)| (*txn, None)));
+        due.extend(silent.map(|(txn, live)| (*txn, Some(live.work.clone()))));
+        for (txn, _) in &due {
+            if let Some(live) = self.live.get_mut(txn) {
+                live.heard = now;
+            } else {
+                self.wanted.insert(*txn, now);
+            }
+        }
+        // Those that commit may wait for the others. They need no coordinator: replicas that lack something ask for it.
+        let commits = |replica: &Replica, txn: &Version| replica.graph.vertex(*txn).is_some();
+        due.sort_by_key(|(txn, _)| commits(self, txn));
+        let others = due.iter().filter(|(txn, _)| !commits(self, txn)).count();
+        if self.runs.len() + others > RUNS_AT_MOST {
+            self.runs.retain(|_, run| !run.commits());
+        }
+        for (txn, work) in due {
+            self.finish(txn, work, cx);
         }
         // A run whose transaction has been executed here is of no use: others learn of it by comparing.
         let (live, wanted) = (&self.live, &self.wanted);
@@ -223,6 +230,20 @@ impl Replica {
         }
     }
 
+    /// Forgets promises about transactions that nobody has taken on, and nobody will.
+    fn drop_dead(&mut self, cx: &mut Cx<'_>) {
+        let settled = Version::at(self.table.window().settled_us);
+        let dead: Vec<Version> = self.wanted.range(..settled).map(|(txn, _)| *txn).collect();
+        let are_known = dead.iter().any(|txn| self.table.open().contains(txn));
+        if !are_known || self.live.range(..settled).next().is_some() {
+            return;
+        }
+        for txn in dead {
+            self.wanted.remove(&txn);
+        }
+        self.stand(self.table.part(), self.table.copy(), cx);
+    }
+
     fn move_window(&mut self, cx: &mut Cx<'_>) {
         let now_us = cx.clock().midpoint_us();
         let ago = |ms: u64| now_us.saturating_sub(ms.saturating_mul(1000));
@@ -231,9 +252,11 @@ impl Replica {
             |times: &mut dyn Iterator<Item = u64>| times.min().filter(|_| is_complete).unwrap_or(0);
         let closed_us = first(&mut self.over.values().map(|(below_us, _)| *below_us));
         let settled_us = first(&mut self.over.values().map(|(_, firm_us)| *firm_us));
+        // What others have counted as settled is settled here, too, although a later question may have left a promise here.
+        let settled_us = settled_us.max(self.peers.settled_us());
         let new = Window {
             from_us: ago(self.settings.truncation_lag_ms),
-            closed_us,
+            closed_us: closed_us.max(settled_us),
             settled_us,
             forget_us: settled_us.min(ago(self.settings.outcomes_ms)),
         };
@@ -246,6 +269,7 @@ impl Replica {
             return;
         }
         self.record(Entry::Window(new), cx);
+        self.drop_dead(cx);
         let gated = core::mem::take(&mut self.gated);
         self.execute_all(gated.into_iter().collect(), cx);
         // What all have executed comes before everything that begins.
