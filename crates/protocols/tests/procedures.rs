@@ -705,6 +705,15 @@ fn calls_under_a_former_set_end_before_one_under_the_next_takes_effect() {
     }
 }
 
+/// In this trial a replica replayed the registration from its log, and then copied the same set from another replica.
+#[test]
+fn a_set_that_was_replayed_before_a_copy_is_there_after_a_restart() {
+    let (workload, faults) = ("list-append-calls", Faults::All);
+    let trial = Trial { seed: 3559, workload, faults, replicas: None };
+    let wrong = trial.run::<ShardedCalls<Validation<Locks>>>().wrong;
+    assert!(wrong.is_none(), "{}", wrong.unwrap_or_default());
+}
+
 /// In the first trial a late question left a promise at a replica, about a call that the others had settled. In the second
 /// one a replica coordinated so many calls that it never came to the one for which they waited.
 #[test]

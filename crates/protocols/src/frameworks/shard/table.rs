@@ -370,13 +370,14 @@ impl Table {
         if !can_lie_under(name, &cell) {
             return false;
         }
+        // What is the same here was perhaps replayed from records that are given up after the copy. So it is stored, too.
         match (&cell, self.cells.get(name, store)) {
             (Cell::Row(new), Cell::Row(old)) if !new.is_as_late_as(old) => return true,
             (Cell::Txn(new), Cell::Txn(old)) if new.applied < old.applied => return true,
             (Cell::Window(new, _), Cell::Window(old, _)) if new < old => return true,
             (Cell::Kept(new, _), Cell::Kept(old, _)) if new < old => return true,
-            (Cell::Set(new, _), Cell::Set(old, _)) if new <= old => return true,
-            (Cell::Last(new), Cell::Last(old)) if !new.is_after(*old) => return true,
+            (Cell::Set(new, _), Cell::Set(old, _)) if new < old => return true,
+            (Cell::Last(new), Cell::Last(old)) if old.is_after(*new) => return true,
             _ => {}
         }
         match (&cell, txn_of_name(name.as_bytes())) {
