@@ -244,7 +244,8 @@ impl Replica {
         if !self.votes() {
             return;
         }
-        if let Some(reply) = self.decided(txn, false, cx) {
+        // Who asks for an outcome may not know the work.
+        if let Some(reply) = self.decided(txn, true, cx) {
             return self.reply(from, reply, cx);
         }
         let incarnations = self.incarnations.named();

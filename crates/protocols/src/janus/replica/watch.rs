@@ -230,20 +230,6 @@ impl Replica {
         }
     }
 
-    /// Forgets promises about transactions that nobody has taken on, and nobody will.
-    fn drop_dead(&mut self, cx: &mut Cx<'_>) {
-        let settled = Version::at(self.table.window().settled_us);
-        let dead: Vec<Version> = self.wanted.range(..settled).map(|(txn, _)| *txn).collect();
-        let are_known = dead.iter().any(|txn| self.table.open().contains(txn));
-        if !are_known || self.live.range(..settled).next().is_some() {
-            return;
-        }
-        for txn in dead {
-            self.wanted.remove(&txn);
-        }
-        self.stand(self.table.part(), self.table.copy(), cx);
-    }
-
     fn move_window(&mut self, cx: &mut Cx<'_>) {
         let now_us = cx.clock().midpoint_us();
         let ago = |ms: u64| now_us.saturating_sub(ms.saturating_mul(1000));
@@ -269,7 +255,6 @@ impl Replica {
             return;
         }
         self.record(Entry::Window(new), cx);
-        self.drop_dead(cx);
         let gated = core::mem::take(&mut self.gated);
         self.execute_all(gated.into_iter().collect(), cx);
         // What all have executed comes before everything that begins.
