@@ -1,7 +1,7 @@
 //! Questions for the outcomes of calls.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
@@ -49,7 +49,7 @@ fn agree(one: &CallOutcome, other: &CallOutcome, writes: bool) -> bool {
 }
 
 impl Inquiries {
-    fn known(&self) -> std::sync::MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, Known> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -98,20 +98,20 @@ impl Inquiries {
         let mut result = procedures.call_noted(procedure, inputs.clone(), begun).await;
         for _ in 0..TRIES {
             let Err(CallError::Unknown { call, .. }) = result else { break };
-            match procedures.outcome(call).await {
-                Ok(CallOutcome::Done(results)) => result = Ok(results),
-                Ok(CallOutcome::Refused(refused)) => {
-                    let procedure = (*procedure).to_owned();
-                    result = Err(CallError::Refused { procedure, refused });
+            let outcome = match procedures.outcome(call).await {
+                Ok(outcome) => outcome,
+                Err(forgotten @ CallError::Forgotten { .. }) => return Err(forgotten),
+                Err(_) => continue,
+            };
+            self.enter(call, outcome.clone());
+            let (procedure, deadline) = ((*procedure).to_owned(), procedures.options().deadline);
+            result = match outcome {
+                CallOutcome::Done(results) => Ok(results),
+                CallOutcome::Refused(refused) => Err(CallError::Refused { procedure, refused }),
+                CallOutcome::NoEffect => {
+                    Err(CallError::Unavailable { waiting_for: format!("`{procedure}`"), deadline })
                 }
-                Ok(CallOutcome::NoEffect) => {
-                    let (waiting_for, deadline) =
-                        (format!("`{procedure}`"), procedures.options().deadline);
-                    result = Err(CallError::Unavailable { waiting_for, deadline });
-                }
-                Err(forgotten @ CallError::Forgotten { .. }) => result = Err(forgotten),
-                Err(_) => {}
-            }
+            };
         }
         let call = *last.lock().unwrap_or_else(PoisonError::into_inner);
         let outcome = match &result {
@@ -138,5 +138,49 @@ impl Inquiries {
         if let Ok(outcome) = procedures.outcome(call).await {
             self.enter(call, outcome);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serried_model::NodeId;
+    use serried_procedures::{Datum, Refused};
+
+    use super::*;
+
+    fn done(result: i64) -> CallOutcome {
+        CallOutcome::Done(Results { fields: [].into(), data: vec![Datum::Int(result)] })
+    }
+
+    fn refused() -> CallOutcome {
+        CallOutcome::Refused(Refused::Failure("no".to_owned()))
+    }
+
+    /// Whether these answers about one call contradict each other, in either order.
+    fn contradict(writes: bool, one: &CallOutcome, other: &CallOutcome) -> bool {
+        let in_order = |first: &CallOutcome, second: &CallOutcome| {
+            let inquiries = Inquiries::default();
+            let call = Version { timestamp_us: 1, coordinator: NodeId(1) };
+            inquiries.begin(call, writes);
+            inquiries.enter(call, first.clone());
+            assert_eq!(inquiries.contradiction(), None);
+            inquiries.enter(call, second.clone());
+            inquiries.contradiction().is_some()
+        };
+        let contradict = in_order(one, other);
+        assert_eq!(in_order(other, one), contradict);
+        contradict
+    }
+
+    #[test]
+    fn a_call_has_one_outcome() {
+        for writes in [false, true] {
+            assert!(contradict(writes, &done(1), &done(2)));
+            assert!(contradict(writes, &done(1), &refused()));
+            assert!(!contradict(writes, &done(1), &done(1)));
+            assert!(!contradict(writes, &refused(), &CallOutcome::NoEffect));
+        }
+        assert!(contradict(true, &done(1), &CallOutcome::NoEffect));
+        assert!(!contradict(false, &done(1), &CallOutcome::NoEffect), "it may be forgotten");
     }
 }

@@ -108,7 +108,7 @@ impl Replica {
                         open.push(from);
                         continue;
                     }
-                    // Whatever it waited for when more was known of it, it may wait for this transaction by now.
+                    // It may be noted as waiting from a time when more was known of it, and for this transaction.
                     self.blocked.unblock(from);
                     self.blocked.block(txn, (from, at));
                     return self.ask_for_ancestors(&edges, cx);

@@ -1,5 +1,7 @@
 //! Rules of partitions with three replicas.
 
+use serried_model::Version;
+
 use super::*;
 use crate::janus::Mutation;
 use crate::janus::message::{Ballot, NotAccepted, Part, PreAccept};
@@ -61,6 +63,15 @@ fn sent_names(net: &mut Net, wanted: impl Fn(&Message) -> bool) -> usize {
         net.deliver(envelope);
     }
     count
+}
+
+/// The id of the call that has begun.
+fn began(net: &Net) -> Version {
+    let began = net.outputs.iter().find_map(|(_, (_, output))| match output {
+        Output::Began(call) => Some(*call),
+        _ => None,
+    });
+    began.expect("it has begun")
 }
 
 fn is_accept(message: &Message) -> bool {
@@ -134,12 +145,8 @@ fn a_call_of_a_client_that_has_left_is_finished_in_one_way() {
 fn a_question_where_a_call_has_no_pieces_blocks_nothing() {
     let mut net = world();
     call(&mut net, 1, 2, "both", &[at(0), at(0), 7]);
-    let began = net.outputs.iter().find_map(|(_, (_, output))| match output {
-        Output::Began(call) => Some(*call),
-        _ => None,
-    });
-    let asks = Operation::Inquire { call: began.expect("it has begun") };
-    net.operate(2, 3, asks);
+    let call_id = began(&net);
+    net.operate(2, 3, Operation::Inquire { call: call_id });
     let asked = net.take(|(from, ..)| *from == client_id(2));
     net.leave(client_id(2));
     for envelope in asked.into_iter().filter(|(_, to, _)| to.partition() == 1) {
@@ -241,13 +248,9 @@ fn a_replica_that_was_away_for_long_copies_what_others_have_forgotten() {
 fn an_inquiry_settles_a_call_that_nobody_knows() {
     let mut net = world();
     call(&mut net, 1, 2, "both", &[at(0), at(1), 7]);
-    let began = net.outputs.iter().find_map(|(_, (_, output))| match output {
-        Output::Began(version) => Some(*version),
-        _ => None,
-    });
+    let call = began(&net);
     let sent = net.take(|(from, ..)| *from == client_id(1));
     net.leave(client_id(1));
-    let call = began.unwrap();
     net.operate(2, 3, Operation::Inquire { call });
     net.pass(Duration::from_secs(1));
     let is_none = |(_, (_, output)): &(NodeId, (serried_model::TxnId, Output))| {
@@ -271,11 +274,7 @@ fn inquiries_find_out_what_a_call_has_returned() {
     let mut net = world();
     call(&mut net, 1, 2, "both", &[at(0), at(0), 7]);
     net.settle();
-    let began = net.outputs.iter().find_map(|(_, (_, output))| match output {
-        Output::Began(version) => Some(*version),
-        _ => None,
-    });
-    let call = began.unwrap();
+    let call = began(&net);
     for inquiry in 3..6 {
         net.operate(2, inquiry, Operation::Inquire { call });
         net.pass(Duration::from_secs(1));
