@@ -126,14 +126,14 @@ impl Coordinator {
                 self.run(txn, run, None, None, cx);
             }
             Operation::Register { set, replaces } => {
-                let again =
-                    replaces.is_none().then(|| Operation::Register { set: set.clone(), replaces });
+                let again = Operation::Register { set: set.clone(), replaces };
                 // Each request names the version that it replaces, so that one which arrives late replaces no later one.
                 let replaces = replaces.unwrap_or(known.version());
                 let participants = (0..self.members.partitions()).collect();
                 let work = Work { participants, task: Task::Register { set, replaces } };
                 let version = self.next_version(cx);
-                self.run(txn, Run::new(version, Arc::new(work), &self.slow), None, again, cx);
+                let run = Run::new(version, Arc::new(work), &self.slow);
+                self.run(txn, run, None, Some(again), cx);
             }
             Operation::List => {
                 let phase = Phase::Lists(BTreeMap::new());
@@ -233,9 +233,9 @@ impl Coordinator {
     /// No partition has taken the transaction on.
     fn on_not_accepted(&mut self, txn: TxnId, why: NotAccepted, cx: &mut Cx<'_>) {
         let Some(Running { phase, .. }) = self.forget(txn) else { return };
-        let (again, set, is_registration) = match phase {
-            Phase::Runs { again, set, run } => (again, set, is_registration(&run)),
-            _ => (None, None, false),
+        let (again, set) = match phase {
+            Phase::Runs { again, set, .. } => (again, set),
+            Phase::Waits(_) | Phase::Lists(_) => (None, None),
         };
         match (why, again) {
             (NotAccepted::Late { from_us }, Some(again)) => {
@@ -246,11 +246,7 @@ impl Coordinator {
                 let from = set.map_or(0, |set| set.version() + 1);
                 self.begin_later(txn, again, from, cx);
             }
-            _ if is_registration => {
-                // The caller has named the version to be replaced.
-                let version = self.set.as_ref().map_or(0, |set| set.version());
-                self.finish(txn, Output::Registered(Registration::Superseded { version }), cx);
-            }
+            (_, Some(again @ Operation::Register { .. })) => self.begin(txn, again, cx),
             _ => self.end(txn, Outcome::Forgotten, cx),
         }
     }
@@ -281,19 +277,20 @@ impl Coordinator {
         if end == Some(End::Void) {
             return match again {
                 Some(again) => self.begin(txn, again, cx),
-                None if is_registration(&run) => {
-                    // The caller has named the version to be replaced.
-                    let version = self.set.as_ref().map_or(0, |set| set.version());
-                    self.finish(txn, Output::Registered(Registration::Superseded { version }), cx);
-                }
                 None => self.end(txn, Outcome::NoEffect, cx),
             };
         }
         let Some(work) = run.work() else { return self.end(txn, Outcome::Unknown, cx) };
         match (end, &work.task) {
             (None | Some(End::Executed), Task::Call(of)) => {
+                let known = set.or(self.set.clone());
+                if known.as_ref().is_none_or(|known| known.version() < of.set) {
+                    // An inquiry under an older set than the call's.
+                    let call = run.txn();
+                    return self.begin_later(txn, Operation::Inquire { call }, of.set, cx);
+                }
                 // Without its set, an old call was executed, and its results are unknown.
-                let outcome = set.or(self.set.clone()).filter(|set| set.version() == of.set);
+                let outcome = known.filter(|set| set.version() == of.set);
                 let outcome = outcome.and_then(|set| outcome_of(of, &set, results));
                 self.end(txn, outcome.unwrap_or(Outcome::Forgotten), cx);
             }
@@ -303,9 +300,11 @@ impl Coordinator {
             },
             (Some(End::Registered(registration)), Task::Register { .. }) => {
                 match (&registration, again) {
-                    (Registration::Superseded { version }, Some(again)) => {
-                        self.begin_later(txn, again, *version, cx);
-                    }
+                    // Only the caller decides on a version that it has named.
+                    (
+                        Registration::Superseded { version },
+                        Some(again @ Operation::Register { replaces: None, .. }),
+                    ) => self.begin_later(txn, again, *version, cx),
                     (Registration::InUse { version } | Registration::Superseded { version }, _) => {
                         self.outdate_sets(*version);
                         self.finish(txn, Output::Registered(registration), cx);

@@ -464,6 +464,8 @@ pub enum Entry {
         /// The transactions before it.
         dependencies: Dependencies,
     },
+    /// A transaction commits, and has waited for others before it.
+    Commit(Vertex),
     /// A transaction is void.
     Void(Version),
     /// Pieces were executed.

@@ -17,6 +17,9 @@ use super::message::{
 };
 use agreement::{Agreement, Next, Quorum};
 
+/// A replica that was outbid this often does not wait longer any more.
+const RESTARTS_COUNTED: usize = 5;
+
 /// A transaction that is being coordinated.
 #[derive(Debug)]
 pub(super) struct Run {
@@ -37,6 +40,9 @@ pub(super) struct Run {
     slow: BTreeSet<NodeId>,
     /// Whether a majority of each partition is enough.
     hurries: bool,
+    /// How many attempts were begun again, and how often the last one was looked at since it was outbid.
+    restarts: usize,
+    looks: usize,
     phase: Phase,
 }
 
@@ -52,6 +58,8 @@ enum Phase {
 #[derive(Debug, Default)]
 struct Part {
     agreement: Agreement,
+    /// Whether everything of its time is over there, and it is not known. Then it was forgotten, or has no pieces there.
+    is_forgotten: bool,
     executed: Option<(End, Results)>,
 }
 
@@ -116,6 +124,8 @@ impl Run {
             insists: false,
             slow: slow.clone(),
             hurries: false,
+            restarts: 0,
+            looks: 0,
             phase: Phase::Agrees,
         }
     }
@@ -131,6 +141,13 @@ impl Run {
     /// A later attempt of another coordinator, if there is one: this one can only go on in a later one.
     pub(super) fn outbid(&self) -> Option<Ballot> {
         self.outbid.filter(|_| matches!(self.phase, Phase::Agrees))
+    }
+
+    /// Whether the replica of this number is to begin the attempt again, which was outbid and is looked at once more. The
+    /// higher the number, the longer it waits, so that replicas do not outbid each other for ever.
+    pub(super) fn is_due(&mut self, member: usize) -> bool {
+        self.looks += 1;
+        self.looks > self.restarts.min(RESTARTS_COUNTED) * member
     }
 
     /// Whether all participants have agreed on what comes before the transaction.
@@ -149,6 +166,7 @@ impl Run {
     /// Begins another attempt.
     pub(super) fn restart(&mut self, ballot: Ballot, members: &Members) -> Requests {
         (self.ballot, self.outbid, self.insists) = (ballot, None, true);
+        (self.restarts, self.looks) = (self.restarts + 1, 0);
         self.parts.values_mut().for_each(|part| part.agreement.restart());
         self.unanswered(members)
     }
@@ -176,7 +194,7 @@ impl Run {
     /// The replicas that have not answered.
     pub(super) fn silent(&self, members: &Members) -> Vec<NodeId> {
         let open = self.parts.iter().filter(|(_, part)| match self.phase {
-            Phase::Agrees => part.agreement.agreed().is_none(),
+            Phase::Agrees => part.agreement.agreed().is_none() && !part.is_forgotten,
             Phase::Commits(_) | Phase::Voids => false,
         });
         let of_part = |(at, part): (&u16, &Part)| {
@@ -209,19 +227,14 @@ impl Run {
             Reply::NotAccepted { why, .. } => self.on_not_accepted(from, why, members),
             _ if !matches!(self.phase, Phase::Agrees) => nothing(),
             Reply::Committed { commit, work, .. } => {
-                match (&self.work, work) {
-                    (Some(_), _) => {}
-                    (None, Some(work)) => {
-                        self.parts.retain(|at, _| work.participants.contains(at));
-                        for at in work.participants.iter() {
-                            self.parts.entry(*at).or_default();
-                        }
-                        self.work = Some(work);
-                    }
+                let mut requests = match (&self.work, work) {
+                    (Some(_), _) => Vec::new(),
+                    (None, Some(work)) => self.does(work, members),
                     (None, None) => return nothing(), // an answer to another coordinator's request
-                }
+                };
                 self.phase = Phase::Commits(commit);
-                Step::Send(self.unanswered(members))
+                requests.extend(self.unanswered(members));
+                Step::Send(requests)
             }
             Reply::PreAccepted(reply) if reply.ballot == self.ballot => {
                 if !part.agreement.hear(from, &reply.incarnations) {
@@ -282,20 +295,51 @@ impl Run {
         self.parts.get_mut(&at).map_or(Next::Nothing, |part| then(&mut part.agreement, &quorum))
     }
 
-    /// It became known what the transaction does.
-    fn found(&mut self, work: Arc<Work>, members: &Members) -> Step {
+    /// It became known what the transaction does, and where. Other partitions have promised to take part, so they have to
+    /// learn that it has no pieces there.
+    fn does(&mut self, work: Arc<Work>, members: &Members) -> Requests {
+        let is_elsewhere = |at: &&u16| !work.participants.contains(at);
+        let elsewhere = self.parts.keys().filter(is_elsewhere).flat_map(|at| members.of(*at));
+        let requests = elsewhere.map(|to| (to, Request::Void { txn: self.txn })).collect();
         self.parts.retain(|at, _| work.participants.contains(at));
         for at in work.participants.iter() {
             self.parts.entry(*at).or_default();
         }
         self.work = Some(work);
-        self.parts.values_mut().for_each(|part| part.agreement.ask_again());
-        Step::Send(self.unanswered(members))
+        requests
+    }
+
+    /// It became known what the transaction does, before it commits.
+    fn found(&mut self, work: Arc<Work>, members: &Members) -> Step {
+        let mut requests = self.does(work, members);
+        for part in self.parts.values_mut() {
+            part.agreement.ask_again();
+            part.is_forgotten = false;
+        }
+        // All that have pieces may have agreed before.
+        match self.commit(members) {
+            Step::Send(next) if next.is_empty() => requests.extend(self.unanswered(members)),
+            Step::Send(next) => requests.extend(next),
+            step => return step,
+        }
+        Step::Send(requests)
     }
 
     fn on_not_accepted(&mut self, from: NodeId, why: NotAccepted, members: &Members) -> Step {
         if why == NotAccepted::Forgotten {
-            return Step::NotAccepted(why);
+            let Some(part) = self.parts.get_mut(&from.partition()) else { return nothing() };
+            match self.phase {
+                // Others may know it.
+                Phase::Agrees if self.work.is_none() => {
+                    part.is_forgotten = true;
+                    return self.commit(members);
+                }
+                Phase::Agrees | Phase::Commits(_) => return Step::NotAccepted(why),
+                Phase::Voids => {
+                    part.executed.get_or_insert((End::Void, Results::default()));
+                    return self.result();
+                }
+            }
         }
         // If it insists, the replica has answered a request from before that was known. The timer repeats it.
         if self.insists || !matches!(self.phase, Phase::Agrees) {
@@ -345,6 +389,13 @@ impl Run {
         let agreed = |part: &Part| part.agreement.agreed().cloned();
         let known: Vec<Dependencies> = self.parts.values().filter_map(agreed).collect();
         let is_void = |dependencies: &Dependencies| dependencies.edges.is_none();
+        let is_over = |part: &Part| part.is_forgotten || part.agreement.agreed().is_some();
+        if self.work.is_none()
+            && self.parts.values().any(|part| part.is_forgotten)
+            && self.parts.values().all(is_over)
+        {
+            return Step::NotAccepted(NotAccepted::Forgotten);
+        }
         // Without knowing what it does, it is not known either which of these partitions it has pieces at.
         let all_are_void = known.len() == self.parts.len() && known.iter().all(is_void);
         if all_are_void || (self.work.is_some() && known.iter().any(is_void)) {
@@ -396,7 +447,7 @@ impl Run {
                 _ if part.executed.is_some() => None,
                 Phase::Commits(commit) => Some(Request::Commit(commit.clone())),
                 Phase::Voids => Some(Request::Void { txn: self.txn }),
-                Phase::Agrees if part.agreement.agreed().is_some() => None,
+                Phase::Agrees if part.is_forgotten || part.agreement.agreed().is_some() => None,
                 Phase::Agrees => Some(self.accept(*at).unwrap_or_else(|| self.pre_accept())),
             };
             let Some(request) = request else { continue };

@@ -54,7 +54,7 @@ pub(super) struct Txn {
     pub(super) end: Option<End>,
     /// If its whole group was executed, when that was: a number that rises from one execution to the next.
     pub(super) executed: Option<u64>,
-    /// If it was executed, what was agreed on.
+    /// What was agreed on, if it was executed or has waited for others.
     pub(super) vertex: Option<Box<Vertex>>,
     /// If the group was a cycle, the transaction here that keeps the cycle, and the last one of all.
     cycle_at: Option<(Version, Version)>,
@@ -340,6 +340,11 @@ impl Table {
                     if accepted.as_ref().is_none_or(|(known, _)| known <= ballot) {
                         *accepted = Some((*ballot, dependencies.clone()));
                     }
+                });
+            }
+            Entry::Commit(vertex) => {
+                self.change_txn(position, vertex.txn, store, |state| {
+                    state.vertex.get_or_insert_with(|| Box::new(vertex.clone()));
                 });
             }
             Entry::Void(txn) => {

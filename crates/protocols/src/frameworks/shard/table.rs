@@ -545,6 +545,34 @@ mod tests {
         assert_eq!((names, newer.window().to_us), (5, 20));
     }
 
+    /// A replica replays entries, and copies the state of another one that has applied the same. It gives up its records then.
+    #[test]
+    fn what_is_the_same_is_stored_when_it_is_taken_over() {
+        let led = |entry| Led { by: Ballot::NONE, number: 0, entry };
+        let key = Key::from("x");
+        let txn = Version { timestamp_us: 7, coordinator: NodeId(70_000) };
+        let items = vec![Item { key: key.clone(), read: Some(Stamp::INITIAL), write: None }];
+        let (participants, validity) = (Arc::new([0]), Validity::ALWAYS);
+        let prepare = Entry::Prepare(Arc::new(Part { txn, participants, validity, items }));
+        let window = Entry::Window(AdmissionWindow { from_us: 1, to_us: 9, forget_us: 0 });
+        let entries = [prepare, window, Entry::Set { version: 1, set: Arc::default() }].map(led);
+        let [(mut source, mut its_store), (mut replayed, mut store)] =
+            [(), ()].map(|()| (Table::new(9, false).running_calls(true), MemoryStore::default()));
+        for (slot, entry) in (0..).zip(&entries) {
+            source.apply((slot, slot), Some(entry), &mut its_store);
+            replayed.apply((slot, slot), Some(entry), &mut store);
+        }
+        source.cells.store_some(usize::MAX, &mut its_store);
+        let mut names = Vec::new();
+        its_store.scan(None, READ_AT_ONCE, &mut |name, state| {
+            assert!(replayed.take_over(&Key::from(name), state, &mut store));
+            assert_eq!(store.get(name).as_deref(), Some(state), "{}", Key::from(name));
+            names.push(Key::from(name));
+        });
+        let all = [key, name_of_txn(txn), name_of_window(), name_of_set(), name_of_last()];
+        assert!(all.iter().all(|name| names.contains(name)), "{names:?}");
+    }
+
     #[test]
     fn names_of_keys_and_transactions_never_collide() {
         let txn = Version { timestamp_us: 7, coordinator: NodeId(70_000) };

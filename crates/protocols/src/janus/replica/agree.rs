@@ -140,6 +140,12 @@ impl Replica {
         txn.timestamp_us < self.table.window().settled_us
     }
 
+    /// Whether a transaction is never executed, if it has pieces here: everything of its time was executed here, and it was
+    /// not, or it is void.
+    pub(super) fn is_dead(&self, txn: Version) -> bool {
+        self.voids.contains(&txn) || (self.is_settled(txn) && !self.table.has_begun(txn))
+    }
+
     /// Whether a transaction that is not known can be taken on; if not, why, or nothing if it may be possible soon.
     fn refusal(&self, txn: Version, work: &Work, insist: bool) -> Result<(), Option<NotAccepted>> {
         let window = self.table.window();
@@ -294,9 +300,12 @@ impl Replica {
             self.has_executed(txn);
             self.execute_all(vec![txn], cx);
         }
-        if let Some(from) = from {
-            self.answer_commit(from, txn, cx);
+        let Some(from) = from else { return };
+        if !self.table.has_begun(txn) && self.is_settled(txn) {
+            let why = NotAccepted::Forgotten;
+            return self.reply(from, Reply::NotAccepted { txn, why }, cx);
         }
+        self.answer_commit(from, txn, cx);
     }
 
     /// What is known of these transactions, and of others before them: that they commit, or have been executed. If there

@@ -75,7 +75,7 @@ impl Replica {
     }
 
     /// Wants the transactions that have pieces here, and no others.
-    fn want_all_of(&mut self, vertex: &Vertex, cx: &mut Cx<'_>) {
+    pub(super) fn want_all_of(&mut self, vertex: &Vertex, cx: &mut Cx<'_>) {
         let own = self.partition();
         if vertex.participants.contains(&own) {
             self.want(vertex.txn, cx);
@@ -242,10 +242,11 @@ impl Replica {
         if !self.askers.contains_key(&txn) {
             return;
         }
-        if self.voids.contains(&txn) {
-            self.graph.decide(txn); // An edge says that it has pieces here.
-        }
-        let ancestors = self.ancestors([txn].into_iter(), cx);
+        // An edge says that it has pieces here.
+        let ancestors = match self.is_dead(txn) {
+            true => Ancestors { executed: vec![txn], ..Ancestors::default() },
+            false => self.ancestors([txn].into_iter(), cx),
+        };
         if ancestors == Ancestors::default() {
             return;
         }
@@ -320,6 +321,25 @@ impl Replica {
         self.execute_all(vec![txn], cx);
         if self.asked.len() < FETCHED_AT_ONCE / 2 {
             self.fetch_wanted(cx);
+            self.fetch_lacking(cx);
+        }
+    }
+
+    /// Asks the replicas that have executed them for transactions, the oldest first.
+    fn fetch_lacking(&mut self, cx: &mut Cx<'_>) {
+        while self.asked.len() < FETCHED_AT_ONCE {
+            let Some((txn, from)) = self.lacking.pop_first() else { return };
+            if self.lacks_edges(txn) && self.asks(txn, cx).is_some() {
+                self.send(from, Request::Fetch { txn }, cx);
+            }
+        }
+    }
+
+    /// Whether a transaction is to be executed here, and its edges are not known.
+    fn lacks_edges(&self, txn: Version) -> bool {
+        match self.live.contains_key(&txn) {
+            true => self.graph.vertex(txn).is_none(),
+            false => self.wanted.contains_key(&txn),
         }
     }
 
@@ -336,14 +356,20 @@ impl Replica {
             let state = self.table.txn(txn, cx.store());
             if is_gone || state.is_some_and(|state| state.executed.is_some()) {
                 have.push(txn);
-            } else if self.graph.vertex(txn).is_none() || !self.live.contains_key(&txn) {
+            } else {
                 self.want(txn, cx);
-                let are_few = self.asked.len() < FETCHED_AT_ONCE;
-                if (are_few || self.asked.contains_key(&txn)) && self.asks(txn, cx).is_some() {
-                    self.send(from, Request::Fetch { txn }, cx);
+                // No coordinator is needed.
+                if let Some(live) = self.live.get_mut(&txn) {
+                    live.heard = cx.now();
+                } else if let Some(since) = self.wanted.get_mut(&txn) {
+                    *since = cx.now();
+                }
+                if self.lacks_edges(txn) {
+                    self.lacking.insert(txn, from);
                 }
             }
         }
+        self.fetch_lacking(cx);
         if !have.is_empty() {
             let configuration = self.table.vote().chosen.number;
             let copy = self.table.copy();

@@ -103,7 +103,7 @@ impl Replica {
                     continue;
                 }
                 if self.known(from) == Known::Open {
-                    if at == self.partition() && self.voids.contains(&from) {
+                    if at == self.partition() && self.is_dead(from) {
                         self.graph.decide(from);
                         open.push(from);
                         continue;

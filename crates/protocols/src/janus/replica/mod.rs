@@ -70,6 +70,8 @@ pub struct Replica {
     askers: BTreeMap<Version, Vec<NodeId>>,
     /// When other replicas were asked for the edges of transactions, and how often.
     asked: BTreeMap<Version, (Timestamp, usize)>,
+    /// The transactions whose edges are missing here, with replicas that have executed them, as found by the last comparisons.
+    lacking: BTreeMap<Version, NodeId>,
     /// The transactions of silent coordinators that this replica coordinates.
     runs: BTreeMap<Version, Run>,
     peers: Peers,
@@ -123,6 +125,7 @@ impl Replica {
             running: BTreeMap::new(),
             askers: BTreeMap::new(),
             asked: BTreeMap::new(),
+            lacking: BTreeMap::new(),
             runs: BTreeMap::new(),
             peers: Peers::default(),
             over: BTreeMap::new(),
@@ -187,7 +190,7 @@ impl Replica {
 
     /// Goes on with the transactions that were known before a restart, or that were copied.
     fn resume(&mut self, cx: &mut Cx<'_>) {
-        let (mut executed, mut began) = (Vec::new(), Vec::new());
+        let (mut executed, mut began, mut agreed) = (Vec::new(), Vec::new(), Vec::new());
         let is_alone = self.is_alone();
         self.accesses = match is_alone || self.mutation.is(Mutation::CoversByUnexecuted) {
             true => Accesses::default(),
@@ -220,6 +223,10 @@ impl Replica {
                     self.wanted.insert(txn, now);
                 }
                 (None, Some(work)) => {
+                    if let Some(vertex) = &state.vertex {
+                        self.graph.commit(vertex);
+                        agreed.push((**vertex).clone());
+                    }
                     if state.vote.dependencies.is_some() {
                         began.push((state.vote.began, txn, work.clone()));
                     }
@@ -243,6 +250,9 @@ impl Replica {
         for (_, txn, work) in began {
             self.use_rows(txn, &work, &mut |_| {});
             self.agree_on_uses(txn);
+        }
+        for vertex in &agreed {
+            self.want_all_of(vertex, cx);
         }
         // Others may be known to commit already.
         let live = self.live.keys().filter(|txn| self.graph.vertex(**txn).is_some());

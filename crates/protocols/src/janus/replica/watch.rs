@@ -9,6 +9,7 @@ use serried_model::{NodeId, Version};
 use super::super::message::{Ballot, Entry, Reply, Report, Request, Window, WindowEntry, Work};
 use super::super::run::{Run, Step};
 use super::dependencies::COMPARED_AT_ONCE;
+use super::live::Edges;
 use super::{Cx, Replica};
 use crate::frameworks::chopped::order::Known;
 
@@ -26,18 +27,44 @@ impl Replica {
             // What is blocked may have lost its question or the answer.
             for (ancestor, at) in self.blocked.ancestors() {
                 match self.known(ancestor) {
+                    Known::Open if at == self.partition() && self.is_dead(ancestor) => {
+                        self.graph.decide(ancestor);
+                        self.execute_all(vec![ancestor], cx);
+                    }
                     Known::Open => self.ask_if_absent(ancestor, at, cx),
                     _ if self.blocked.waits(ancestor) => {}
                     _ => self.execute_all(vec![ancestor], cx),
                 }
             }
+            self.record_edges(cx);
             self.ask_for_results(cx);
+            self.lacking.clear();
             self.fetch_wanted(cx);
             self.compare(cx);
         }
         self.report_set(cx);
         self.prune();
         self.report(cx);
+    }
+
+    /// Records the edges of transactions that wait for others. A replica that has fallen behind does not have to learn them
+    /// again after a restart.
+    fn record_edges(&mut self, cx: &mut Cx<'_>) {
+        let mut due = Vec::new();
+        for (txn, live) in &mut self.live {
+            let Some(vertex) = self.graph.vertex(*txn) else { continue };
+            live.edges = match live.edges {
+                Edges::New => Edges::Seen,
+                Edges::Seen => {
+                    due.push(vertex.clone());
+                    Edges::Recorded
+                }
+                Edges::Recorded => Edges::Recorded,
+            };
+        }
+        for vertex in due {
+            self.record(Entry::Commit(vertex), cx);
+        }
     }
 
     fn finish_silent(&mut self, cx: &mut Cx<'_>) {
@@ -72,11 +99,11 @@ impl Replica {
         let (live, wanted) = (&self.live, &self.wanted);
         self.runs.retain(|txn, _| live.contains_key(txn) || wanted.contains_key(txn));
         let members = self.members.clone();
+        let own = self.id.member();
         let outbid: Vec<Version> = self
             .runs
-            .iter()
-            .filter(|(_, run)| run.outbid().is_some())
-            .map(|(txn, _)| *txn)
+            .iter_mut()
+            .filter_map(|(txn, run)| (run.outbid().is_some() && run.is_due(own)).then_some(*txn))
             .collect();
         for txn in outbid {
             let Some(ballot) = self.next_ballot(txn, cx) else { continue };
@@ -148,9 +175,6 @@ impl Replica {
 
     /// Asks the other replicas which of the transactions that were executed here they have executed.
     fn compare(&mut self, cx: &mut Cx<'_>) {
-        if self.is_alone() {
-            return;
-        }
         let is_executed =
             |txn: &&Version| !self.live.contains_key(txn) && !self.wanted.contains_key(txn);
         let executed: Vec<Version> =

@@ -178,7 +178,11 @@ impl Agreement {
             return self.propose(Dependencies::default());
         }
         if self.known.len() < quorum.majority {
-            return Next::Nothing; // The others are asked to take it on.
+            // Those that have not closed its time are asked to take it on.
+            return match quorum.hurries && self.unknown.is_subset(&self.closed) {
+                true => self.propose(Dependencies::default()),
+                false => Next::Nothing,
+            };
         }
         let (union, is_unanimous) = self.union();
         if is_unanimous && self.known.len() == quorum.count {

@@ -13,7 +13,7 @@ const SETTINGS: fn() -> Settings = || Settings {
     ..Settings::default()
 };
 
-fn group_of(members: usize) -> Group {
+pub(super) fn group_of(members: usize) -> Group {
     Group::new(members, Duration::from_millis(1)).with_partitions(2)
 }
 
@@ -66,7 +66,7 @@ fn sent_names(net: &mut Net, wanted: impl Fn(&Message) -> bool) -> usize {
 }
 
 /// The id of the call that has begun.
-fn began(net: &Net) -> Version {
+pub(super) fn began(net: &Net) -> Version {
     let began = net.outputs.iter().find_map(|(_, (_, output))| match output {
         Output::Began(call) => Some(*call),
         _ => None,
@@ -74,7 +74,7 @@ fn began(net: &Net) -> Version {
     began.expect("it has begun")
 }
 
-fn is_accept(message: &Message) -> bool {
+pub(super) fn is_accept(message: &Message) -> bool {
     matches!(message, Message::Request(Request::Accept(_)))
 }
 
