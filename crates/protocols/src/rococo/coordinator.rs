@@ -12,7 +12,9 @@ use serried_procedures::{
     Results,
 };
 
-use super::message::{self, CallOf, Found, Inputs, Inquired, Message, NotStarted, Reply, Request};
+use super::message::{
+    self, AnswerName, CallOf, Found, Inputs, Inquired, Message, NotStarted, Reply, Request,
+};
 use super::reading::Reading;
 use super::registered::Registered;
 use super::run::{Requests, Run, Step};
@@ -456,7 +458,8 @@ impl Coordinator {
             | Reply::Hold(_) => {
                 self.on_run(at, reply, cx);
             }
-            Reply::Read { number, found } => self.on_read(number, found, cx),
+            Reply::Read { number, found, name } => self.on_read(number, found, name, cx),
+            Reply::ReadForgotten { number } => self.on_read_forgotten(number, cx),
             Reply::Set { version, set } => self.on_set(at, version, set, cx),
             Reply::Known { txn, known } => self.on_known(at, txn, known, cx),
             Reply::Registered { number, end } => self.on_registered(TxnId(number), end, cx),
@@ -490,6 +493,7 @@ impl Coordinator {
         &mut self,
         number: u64,
         found: Result<Vec<Option<Box<Found>>>, NotStarted>,
+        name: Option<AnswerName>,
         cx: &mut Cx<'_>,
     ) {
         let Some(txn) = self.by_read.remove(&number) else { return };
@@ -501,11 +505,26 @@ impl Coordinator {
         *repeated = 0;
         match found {
             Ok(found) => {
-                reading.on_found(number, found);
+                reading.on_found(number, found, name);
                 self.read(txn, cx);
             }
             Err(why) => self.start_again(txn, why, cx),
         }
+    }
+
+    fn on_read_forgotten(&mut self, number: u64, cx: &mut Cx<'_>) {
+        let Some(txn) = self.by_read.remove(&number) else { return };
+        let Some(Running { phase: Phase::Reads { reading, .. }, repeated }) =
+            self.requests.get_mut(&txn)
+        else {
+            return;
+        };
+        *repeated = 0;
+        self.reads += 1;
+        self.by_read.insert(self.reads, txn);
+        let request = reading.on_forgotten(number, self.reads);
+        cx.set_timer(Timer::Repeat(txn), patience_with_leader(&self.group, 0));
+        self.send_all(request.into_iter().collect(), 0, cx);
     }
 }
 

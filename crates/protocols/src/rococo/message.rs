@@ -155,6 +155,28 @@ pub struct Read {
     /// For each piece, the versions of the rows that it has read in the round before. If they have not changed, the answer
     /// does not repeat what the piece has found.
     pub known: Vec<Option<Versions>>,
+    /// Pieces of former requests of the call, which come after those. They were answered by this leader.
+    pub again: Vec<Again>,
+}
+
+/// Pieces of a former request of a read-only call that are to be read again. The leader knows them, and the versions that
+/// they have read. So the answer does not repeat what has not changed since the former one.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Again {
+    /// The name of the former answer.
+    pub name: AnswerName,
+    /// Which of its pieces, as ranges of their places: the first, and the one after the last. In ascending order.
+    pub kept: Vec<(u32, u32)>,
+}
+
+/// The name of an answer to a request of a read-only call. No two answers have the same one, not even two to the same
+/// request, which may have found different versions.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct AnswerName {
+    /// The slot of the entry with which the leader has begun to serve. No other leader begins with it.
+    pub leader: u64,
+    /// Counts the answers of this leader.
+    pub number: u64,
 }
 
 /// Versions of rows. Most pieces read one row.
@@ -186,6 +208,13 @@ pub enum Reply {
         /// For each piece, in the order of the request, what it has found; `None` if it has read the versions that the
         /// request names.
         found: Result<Vec<Option<Box<Found>>>, NotStarted>,
+        /// The name of the answer, if the leader remembers it.
+        name: Option<AnswerName>,
+    },
+    /// The leader does not know a former answer that the request names. The pieces have to be sent.
+    ReadForgotten {
+        /// Identifies the request.
+        number: u64,
     },
     /// What the sender knows of a transaction.
     Status {
@@ -446,7 +475,7 @@ impl replicated_log::Entry for Entry {
 }
 
 /// About how many bytes data take up.
-fn data_size(data: &[Datum]) -> usize {
+pub(super) fn data_size(data: &[Datum]) -> usize {
     let size = |datum: &Datum| match datum {
         Datum::Bool(_) | Datum::Int(_) => 0,
         Datum::String(text) => text.len(),

@@ -1,10 +1,10 @@
 //! The coordination of a call that writes nothing (002 §4.1): it reads until two rounds find the same.
 //!
 //! Rounds are compared by the versions of the rows that they have read, not by values, because a value can come back. In
-//! the first round, pieces wait for the outputs of others. Each further round reads all pieces again at once, and names the
-//! versions that it expects. If some have changed, other pieces may have to be read in the same round. The call is over when
-//! a round has found what the one before has found: then nothing has changed between the last read of that round and the
-//! first read of this one.
+//! the first round, pieces wait for the outputs of others. Each further round reads all pieces again at once. It names the
+//! answers of the round before, whose pieces and versions the leaders remember, or else sends the pieces and the versions.
+//! If some have changed, other pieces may have to be read in the same round. The call is over when a round has found what
+//! the one before has found: then nothing has changed between the last read of that round and the first read of this one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use serried_parts::Map;
 use serried_procedures::{Call, Datum, PieceId, Refused, Start, placement_key};
 
 use super::Mutation;
-use super::message::{Found, Occurrence, Read, Request};
+use super::message::{Again, AnswerName, Found, Occurrence, Read, Request};
 use super::registered::Registered;
 use super::run::Requests;
 use crate::Mutated;
@@ -31,8 +31,8 @@ pub(super) struct Reading {
     /// The pieces that were read. Occurrences with equal arguments are one piece: when an order is added to the last twenty,
     /// nineteen remain, although each is in another place then.
     pieces: Vec<PieceRead>,
-    /// Their places.
-    places: Map<Arc<Asked>, Option<usize>>,
+    /// Their places, once an occurrence of this round was not where the round before had it.
+    places: Option<Map<Asked, usize>>,
     /// The place after that of the occurrence before: mostly that of the next one, as in the round before.
     next: usize,
     /// Those that are to be read now.
@@ -48,7 +48,7 @@ pub(super) struct Reading {
 }
 
 /// A piece and its arguments.
-#[derive(PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Asked {
     piece: PieceId,
     arguments: Arc<[Datum]>,
@@ -57,7 +57,7 @@ struct Asked {
 /// The latest read of a piece.
 #[derive(Debug)]
 struct PieceRead {
-    asked: Arc<Asked>,
+    asked: Asked,
     /// The partition of its rows.
     at: u16,
     /// Whether this round has read it.
@@ -66,6 +66,8 @@ struct PieceRead {
     is_used: bool,
     /// `None` if it was not answered yet.
     found: Option<Box<Found>>,
+    /// The answer that has told this last, if its leader remembers it, and the place of the piece in it.
+    told: Option<(AnswerName, u32)>,
 }
 
 /// A call, as far as what was read tells.
@@ -91,7 +93,7 @@ impl Reading {
             set,
             mutation,
             pieces: Vec::new(),
-            places: Map::default(),
+            places: None,
             next: 0,
             due: Vec::new(),
             is_different: true,
@@ -143,14 +145,9 @@ impl Reading {
     /// Begins another round, which reads again what the last one has used.
     fn begin_round(&mut self) {
         self.is_different = false;
-        let before = self.pieces.len();
+        self.places = None;
+        self.next = 0;
         self.pieces.retain(|piece| piece.is_used);
-        if self.pieces.len() < before {
-            self.places.clear();
-            for (at, piece) in self.pieces.iter().enumerate() {
-                self.places.insert(piece.asked.clone(), Some(at));
-            }
-        }
         for piece in &mut self.pieces {
             piece.is_fresh = false;
             piece.is_used = false;
@@ -209,24 +206,26 @@ impl Reading {
     fn place(&mut self, start: Start, set: &Registered, group: &Group) -> usize {
         let Start { piece, arguments, .. } = start;
         let asked = Asked { piece, arguments };
-        if self.pieces.get(self.next).is_some_and(|next| *next.asked == asked) {
+        if self.pieces.get(self.next).is_some_and(|next| next.asked == asked) {
             self.next += 1;
             return self.next - 1;
         }
-        let asked = Arc::new(asked);
         let at = self.pieces.len();
-        let place = self.places.get_or_default(&asked);
-        if let Some(at) = *place {
-            self.next = at + 1;
-            return at;
+        // In the first round nothing was read before. Occurrences with equal arguments are rare, and are read each.
+        if self.results.is_some() {
+            let places = self.places.get_or_insert_with(|| places(&self.pieces));
+            if let Some(at) = places.get(&asked).copied() {
+                self.next = at + 1;
+                return at;
+            }
+            places.insert(asked.clone(), at);
         }
-        *place = Some(at);
         let declared = set.piece(self.procedure, piece).expect("the call has it");
         let leading = declared.placement(set.tables(), &asked.arguments);
         let partition = group.partition_of(&placement_key(&leading));
         self.next = at + 1;
-        let (is_fresh, is_used, found) = (false, false, None);
-        self.pieces.push(PieceRead { asked, at: partition, is_fresh, is_used, found });
+        let (is_fresh, is_used, found, told) = (false, false, None, None);
+        self.pieces.push(PieceRead { asked, at: partition, is_fresh, is_used, found, told });
         self.due.push(at);
         self.is_different = true;
         at
@@ -239,37 +238,52 @@ impl Reading {
             by_partition.entry(self.pieces[at].at).or_default().push(at);
         }
         let mut requests = Vec::with_capacity(by_partition.len());
-        for (partition, places) in by_partition {
+        for (partition, mut places) in by_partition {
             let number = number();
-            requests.push((partition, self.read(number, &places)));
+            places.sort_by_key(|at| self.pieces[*at].told);
+            requests.push((partition, self.read(number, &places, true)));
             self.open.insert(number, (partition, places));
         }
         requests
     }
 
-    fn read(&self, number: u64, places: &[usize]) -> Request {
+    /// A request to read pieces, in the order of `told`. If it `names` former answers, it does not send their pieces.
+    fn read(&self, number: u64, places: &[usize], names: bool) -> Request {
         let (set, procedure) = (self.set.version(), self.procedure);
         let of_procedure = self.set.procedure(procedure).map_or(0, |of| of.pieces.len());
         let mut numbers = vec![0; of_procedure];
-        let mut pieces = Vec::with_capacity(places.len());
-        let mut known = Vec::with_capacity(places.len());
+        let is_named = |at: &&usize| names && self.pieces[**at].told.is_some();
+        let sent = places.len() - places.iter().filter(is_named).count();
+        let mut pieces = Vec::with_capacity(sent);
+        let mut known = Vec::with_capacity(sent);
+        let mut again: Vec<Again> = Vec::new();
         for at in places {
-            let PieceRead { asked, found, .. } = &self.pieces[*at];
+            let PieceRead { asked, found, told, .. } = &self.pieces[*at];
+            if let Some((name, place)) = told.filter(|_| names) {
+                keep(&mut again, name, place);
+                continue;
+            }
             let next: &mut u32 = &mut numbers[usize::from(asked.piece.0)];
             let number = core::mem::replace(next, *next + 1);
-            let Asked { piece, ref arguments } = **asked;
+            let Asked { piece, ref arguments } = *asked;
             pieces.push(Occurrence { piece, number, arguments: arguments.clone() });
             known.push(found.as_ref().map(|found| found.versions.clone()));
         }
-        Request::Read(Read { number, set, procedure, pieces, known })
+        Request::Read(Read { number, set, procedure, pieces, known, again })
     }
 
     /// A request was answered.
-    pub(super) fn on_found(&mut self, number: u64, found: Vec<Option<Box<Found>>>) {
+    pub(super) fn on_found(
+        &mut self,
+        number: u64,
+        found: Vec<Option<Box<Found>>>,
+        name: Option<AnswerName>,
+    ) {
         let Some((_, places)) = self.open.remove(&number) else { return };
-        for (at, found) in places.into_iter().zip(found) {
+        for (place, (at, found)) in places.into_iter().zip(found).enumerate() {
             let piece = &mut self.pieces[at];
             piece.is_fresh = true;
+            piece.told = name.map(|name| (name, place as u32));
             if found.is_some() {
                 self.is_different = true;
                 piece.found = found;
@@ -277,9 +291,38 @@ impl Reading {
         }
     }
 
-    /// The requests that were not answered.
+    /// The leader does not know the answers that a request has named. Returns the request that sends the pieces.
+    pub(super) fn on_forgotten(&mut self, number: u64, new: u64) -> Option<(u16, Request)> {
+        let (partition, places) = self.open.remove(&number)?;
+        let request = self.read(new, &places, false);
+        self.open.insert(new, (partition, places));
+        Some((partition, request))
+    }
+
+    /// The requests that were not answered. They name no former answers: if a leader has received one of them, it has
+    /// forgotten these, and so has a new leader.
     pub(super) fn unanswered(&self) -> Requests {
         let open = self.open.iter();
-        open.map(|(number, (at, places))| (*at, self.read(*number, places))).collect()
+        open.map(|(number, (at, places))| (*at, self.read(*number, places, false))).collect()
+    }
+}
+
+/// Where each piece is.
+fn places(pieces: &[PieceRead]) -> Map<Asked, usize> {
+    let mut places = Map::default();
+    for (at, piece) in pieces.iter().enumerate() {
+        places.insert(piece.asked.clone(), at);
+    }
+    places
+}
+
+/// Adds a place of an answer to what is to be read again. It comes after those that were added before.
+fn keep(again: &mut Vec<Again>, name: AnswerName, place: u32) {
+    match again.last_mut() {
+        Some(last) if last.name == name => match last.kept.last_mut() {
+            Some((_, end)) if *end == place => *end += 1,
+            _ => last.kept.push((place, place + 1)),
+        },
+        _ => again.push(Again { name, kept: vec![(place, place + 1)] }),
     }
 }

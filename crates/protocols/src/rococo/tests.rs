@@ -13,6 +13,7 @@ use serried_procedures::{Datum, Operation, Outcome, Output, ProcedureSet, Regist
 mod finishing;
 mod hunted;
 mod merging;
+mod reading;
 
 use super::{Coordinator, Mutation, Replica};
 use crate::{Mutated, testing};

@@ -66,8 +66,8 @@ pub(super) struct Leader {
 }
 
 impl Leader {
-    /// Begins to lead. Everything that former leaders have proposed is applied.
-    pub(super) fn new(common: &mut Common, cx: &mut Cx<'_>) -> Leader {
+    /// Begins to lead with the entry of slot `first`. Everything that former leaders have proposed is applied.
+    pub(super) fn new(first: u64, common: &mut Common, cx: &mut Cx<'_>) -> Leader {
         let mut leader = Leader {
             live: BTreeMap::new(),
             executing: BTreeSet::new(),
@@ -77,7 +77,7 @@ impl Leader {
             blocked: BTreeMap::new(),
             askers: BTreeMap::new(),
             asked: BTreeMap::new(),
-            reads: Reads::default(),
+            reads: Reads::new(first),
             proposals: Proposals::default(),
             horizon: Horizon::new(common.table.window()),
             holds: Holds::default(),
@@ -128,6 +128,7 @@ impl Leader {
         each("held_merged_pieces", self.holds.len() as u64);
         each("waiting_for_held_rows", self.holds.waiting() as u64);
         each("waiting_reads", self.reads.len() as u64);
+        each("remembered_bytes_of_reads", self.reads.remembered_bytes() as u64);
         each("known_vertices", self.graph.len() as u64);
     }
 

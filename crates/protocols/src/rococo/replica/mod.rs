@@ -186,7 +186,7 @@ impl StateMachine<Replica> for Server {
         }
         if self.first == Some(slot) {
             self.first = None;
-            self.leader = Some(Leader::new(&mut self.common, cx));
+            self.leader = Some(Leader::new(slot, &mut self.common, cx));
         } else if let Some(leader) = &mut self.leader {
             leader.on_chosen(slot, &mut self.common, cx);
         }

@@ -4,7 +4,7 @@ use super::*;
 use crate::rococo::message::{Message, Reply, Request};
 use serried_procedures::placement_key;
 
-const OF_HAND: &str = r#"
+pub(super) const OF_HAND: &str = r#"
 [tables.t]
 key = { id = "int" }
 columns = { n = "int" }
@@ -85,7 +85,7 @@ rows = { row = { table = "t", key = ["y"] } }
 writes.row.n = "1"
 "#;
 
-fn compiled(file: &str) -> Arc<ProcedureSet> {
+pub(super) fn compiled(file: &str) -> Arc<ProcedureSet> {
     let mut set = serried_chop::compile(file).unwrap_or_else(|mistake| panic!("{mistake}"));
     serried_chop::check(&mut set).unwrap_or_else(|cycle| panic!("{cycle}"));
     Arc::new(set)
@@ -120,7 +120,7 @@ impl Hand {
     }
 
     /// Lets time pass, even if messages beget messages.
-    fn run(&mut self, ms: u64) {
+    pub(super) fn run(&mut self, ms: u64) {
         for _ in 0..ms {
             let end = self.net.now + 1000;
             for _ in 0..100 {
@@ -153,12 +153,12 @@ impl Hand {
         self.next
     }
 
-    fn begin(&mut self, client: u64, procedure: &str, inputs: &[i64]) -> u64 {
+    pub(super) fn begin(&mut self, client: u64, procedure: &str, inputs: &[i64]) -> u64 {
         let inputs = inputs.iter().copied().map(Datum::Int).collect();
         self.operate(client, Operation::Call { procedure: procedure.into(), inputs })
     }
 
-    fn outcome(&self, number: u64) -> Option<Outcome> {
+    pub(super) fn outcome(&self, number: u64) -> Option<Outcome> {
         self.outputs.iter().find_map(|(of, output)| match output {
             Output::Outcome(outcome) if *of == number => Some(outcome.clone()),
             _ => None,
@@ -180,7 +180,7 @@ impl Hand {
         })
     }
 
-    fn call(&mut self, client: u64, procedure: &str, inputs: &[i64]) -> Vec<i64> {
+    pub(super) fn call(&mut self, client: u64, procedure: &str, inputs: &[i64]) -> Vec<i64> {
         let number = self.begin(client, procedure, inputs);
         for _ in 0..100 {
             self.run(100);
@@ -208,14 +208,14 @@ impl Hand {
     }
 
     /// The `number`-th row of a partition.
-    fn at(&self, partition: u16, number: usize) -> i64 {
+    pub(super) fn at(&self, partition: u16, number: usize) -> i64 {
         let is_there =
             |id: &i64| self.group.partition_of(&placement_key(&[Datum::Int(*id)])) == partition;
         (0..).filter(is_there).nth(number).unwrap()
     }
 }
 
-fn r(partition: u16) -> NodeId {
+pub(super) fn r(partition: u16) -> NodeId {
     NodeId::replica(partition, 0)
 }
 

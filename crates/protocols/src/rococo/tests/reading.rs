@@ -1,0 +1,269 @@
+//! Further rounds of read-only calls, which name the answers of former ones.
+
+use super::super::message::{Again, Message, Read, Reply, Request};
+use super::*;
+use hunted::{Hand, OF_HAND, compiled, r, short};
+
+type Envelope = testing::Envelope<Message>;
+
+const LAST: &str = r#"
+[tables.head]
+key = { id = "int" }
+columns = { n = "int" }
+
+[tables.t]
+key = { id = "int" }
+columns = { n = "int" }
+
+[procedures.advance]
+inputs = { a = "int" }
+[procedures.advance.pieces.one]
+rows = { row = { table = "head", key = ["a"] } }
+reads = ["row.n"]
+writes.row.n = "row.n + 1"
+
+[procedures.last]
+inputs = { a = "int" }
+returns = { n = "size(row.n)" }
+[procedures.last.pieces.head]
+rows = { row = { table = "head", key = ["a"] } }
+reads = ["row.n"]
+outputs.numbers = "range(row.n - 3, row.n, 3)"
+[procedures.last.pieces.row]
+for_each = { number = "head.numbers" }
+rows = { row = { table = "t", key = ["number"] } }
+reads = ["row.n"]
+outputs.n = "row.n"
+"#;
+
+/// Two partitions. The first input is a row of the first one, which is 5.
+fn two_partitions() -> (Hand, [i64; 2]) {
+    let mut hand = Hand::new(2, 1, short());
+    hand.register(compiled(OF_HAND));
+    hand.run(1000);
+    let inputs = [hand.at(0, 0), hand.at(1, 0)];
+    hand.call(1, "put", &[inputs[0], 5]);
+    hand.call(0, "get", &inputs);
+    (hand, inputs)
+}
+
+/// Takes the requests of read-only calls that are under way, in the order of their partitions.
+fn requests(hand: &mut Hand) -> Vec<Envelope> {
+    let is_read = |message: &Message| matches!(message, Message::Request(Request::Read(_)));
+    let mut requests = hand.net.take(|(.., message)| is_read(message));
+    requests.sort_by_key(|(_, to, _)| *to);
+    requests
+}
+
+fn read((.., message): &Envelope) -> &Read {
+    match message {
+        Message::Request(Request::Read(read)) => read,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Whether a request sends no pieces, as it names a former answer.
+fn is_named(envelope: &Envelope) -> bool {
+    let read = read(envelope);
+    read.pieces.is_empty() && read.known.is_empty() && read.again.len() == 1
+}
+
+/// Delivers a request, and takes the answer to it.
+fn answer(hand: &mut Hand, request: Envelope) -> Envelope {
+    let (client, server) = (request.0, request.1);
+    let is_answer = |(from, to, message): &Envelope| {
+        let is_read =
+            matches!(message, Message::Reply(Reply::Read { .. } | Reply::ReadForgotten { .. }));
+        (*from, *to) == (server, client) && is_read
+    };
+    hand.net.deliver(request);
+    loop {
+        if let Some(answer) = hand.net.take_first(is_answer) {
+            return answer;
+        }
+        assert!(hand.net.step(), "there is no answer");
+    }
+}
+
+/// Delivers these requests, and the answers to them.
+fn answer_all(hand: &mut Hand, requests: Vec<Envelope>) {
+    for request in requests {
+        let answer = answer(hand, request);
+        hand.net.deliver(answer);
+    }
+}
+
+/// Another client calls something. What client 0 repeats meanwhile is lost.
+fn call_meanwhile(hand: &mut Hand, procedure: &str, inputs: &[i64]) {
+    let links = hand.net.ids().into_iter().map(|server| (testing::client_id(0), server));
+    hand.net.cut.extend(links);
+    hand.call(1, procedure, inputs);
+    hand.net.cut.clear();
+}
+
+/// The results of a call, which ends without further ado.
+fn results(hand: &mut Hand, number: u64) -> Vec<i64> {
+    hand.run(2000);
+    let Some(Outcome::Done(results)) = hand.outcome(number) else { panic!("no results") };
+    let int = |datum: &Datum| match datum {
+        Datum::Int(int) => *int,
+        other => panic!("{other}"),
+    };
+    results.data.iter().map(int).collect()
+}
+
+fn is_forgotten((.., message): &Envelope) -> bool {
+    matches!(message, Message::Reply(Reply::ReadForgotten { .. }))
+}
+
+#[test]
+fn a_further_round_names_the_answers_of_the_one_before() {
+    let (mut hand, inputs) = two_partitions();
+    let call = hand.begin(0, "get", &inputs);
+    let first = requests(&mut hand);
+    assert!(first.len() == 2 && !first.iter().any(is_named), "{first:?}");
+    answer_all(&mut hand, first);
+    let second = requests(&mut hand);
+    assert!(second.len() == 2 && second.iter().all(is_named), "{second:?}");
+    answer_all(&mut hand, second);
+    assert_eq!(requests(&mut hand), []);
+    assert_eq!(results(&mut hand, call), [5, 0]);
+}
+
+#[test]
+fn a_row_that_was_written_between_rounds_is_another_one_though_its_value_is_the_same() {
+    let (mut hand, inputs) = two_partitions();
+    let call = hand.begin(0, "get", &inputs);
+    let first = requests(&mut hand);
+    answer_all(&mut hand, first);
+    let second = requests(&mut hand);
+    call_meanwhile(&mut hand, "put", &[inputs[0], 5]);
+    answer_all(&mut hand, second);
+    let third = requests(&mut hand);
+    assert!(third.len() == 2 && third.iter().all(is_named), "{third:?}");
+    answer_all(&mut hand, third);
+    assert_eq!(requests(&mut hand), []);
+    assert_eq!(results(&mut hand, call), [5, 0]);
+}
+
+/// A request is repeated, and its answers differ. The client gets the first one.
+#[test]
+fn what_a_repeated_request_has_read_is_not_taken_for_what_the_client_knows() {
+    let (mut hand, inputs) = two_partitions();
+    let call = hand.begin(0, "get", &inputs);
+    let first = requests(&mut hand);
+    let [one, other] = &first[..] else { panic!("{first:?}") };
+    let early = answer(&mut hand, one.clone());
+    call_meanwhile(&mut hand, "two", &inputs);
+    assert_ne!(answer(&mut hand, one.clone()), early);
+    let late = answer(&mut hand, other.clone());
+    hand.net.deliver(early);
+    hand.net.deliver(late);
+    let second = requests(&mut hand);
+    assert!(second.iter().all(is_named), "{second:?}");
+    answer_all(&mut hand, second);
+    assert_eq!(requests(&mut hand).len(), 2, "the rounds have found different versions");
+    assert_eq!(results(&mut hand, call), [6, 1]);
+}
+
+/// The answer to the second request is that its pieces are forgotten, and it comes first.
+#[test]
+fn a_request_that_names_an_answer_and_is_repeated_does_no_harm() {
+    let (mut hand, inputs) = two_partitions();
+    let call = hand.begin(0, "get", &inputs);
+    let first = requests(&mut hand);
+    answer_all(&mut hand, first);
+    let second = requests(&mut hand);
+    let [one, other] = &second[..] else { panic!("{second:?}") };
+    let read = answer(&mut hand, one.clone());
+    call_meanwhile(&mut hand, "two", &inputs);
+    let forgotten = answer(&mut hand, one.clone());
+    assert!(!is_forgotten(&read) && is_forgotten(&forgotten), "{read:?} {forgotten:?}");
+    hand.net.deliver(forgotten);
+    hand.net.deliver(read);
+    answer_all(&mut hand, vec![other.clone()]);
+    let again = requests(&mut hand);
+    assert!(again.len() == 1 && !is_named(&again[0]), "{again:?}");
+    answer_all(&mut hand, again);
+    assert_eq!(results(&mut hand, call), [6, 1]);
+}
+
+#[test]
+fn a_leader_that_restarts_gets_the_pieces_again_and_the_versions() {
+    for changes in [false, true] {
+        let (mut hand, inputs) = two_partitions();
+        let call = hand.begin(0, "get", &inputs);
+        let first = requests(&mut hand);
+        answer_all(&mut hand, first);
+        let second = requests(&mut hand);
+        let [one, other] = &second[..] else { panic!("{second:?}") };
+        // The client's own repetitions are lost.
+        hand.net.cut.extend([r(0), r(1)].map(|server| (testing::client_id(0), server)));
+        hand.net.crash(r(0));
+        let fresh = Replica::new(r(0), hand.group.clone(), &hand.settings, Mutated::NONE);
+        hand.net.restart(r(0), fresh);
+        hand.run(1000);
+        if changes {
+            hand.call(1, "put", &[inputs[0], 7]);
+        }
+        hand.net.cut.clear();
+        let forgotten = answer(&mut hand, one.clone());
+        let known = answer(&mut hand, other.clone());
+        assert!(is_forgotten(&forgotten) && !is_forgotten(&known), "{forgotten:?} {known:?}");
+        hand.net.deliver(known);
+        hand.net.deliver(forgotten);
+        let again = requests(&mut hand);
+        assert!(again.len() == 1 && !is_named(&again[0]), "{again:?}");
+        answer_all(&mut hand, again);
+        assert_eq!(requests(&mut hand).is_empty(), !changes, "a change takes another round");
+        let wanted = if changes { [7, 0] } else { [5, 0] };
+        assert_eq!(results(&mut hand, call), wanted, "{changes}");
+    }
+}
+
+#[test]
+fn a_request_that_was_not_answered_is_repeated_with_its_pieces() {
+    let (mut hand, inputs) = two_partitions();
+    let call = hand.begin(0, "get", &inputs);
+    let first = requests(&mut hand);
+    answer_all(&mut hand, first);
+    let second = requests(&mut hand);
+    assert!(second.iter().all(is_named), "{second:?}");
+    hand.net.wait(Duration::from_secs(5));
+    hand.net.fire_due_clients();
+    let repeated = requests(&mut hand);
+    let sends = |envelope: &Envelope| read(envelope).again.is_empty() && !is_named(envelope);
+    assert!(repeated.len() == 2 && repeated.iter().all(sends), "{repeated:?}");
+    answer_all(&mut hand, repeated);
+    assert_eq!(requests(&mut hand), []);
+    assert_eq!(results(&mut hand, call), [5, 0]);
+}
+
+#[test]
+fn pieces_that_a_call_does_not_read_any_more_are_not_read_again() {
+    let mut hand = Hand::new(1, 1, short());
+    hand.register(compiled(LAST));
+    hand.run(1000);
+    hand.call(1, "advance", &[0]);
+    hand.call(0, "last", &[0]);
+    let call = hand.begin(0, "last", &[0]);
+    for _ in 0..2 {
+        let first = requests(&mut hand);
+        assert!(first.len() == 1 && !is_named(&first[0]), "{first:?}");
+        answer_all(&mut hand, first);
+    }
+    let second = requests(&mut hand);
+    call_meanwhile(&mut hand, "advance", &[0]);
+    answer_all(&mut hand, second);
+    let more = requests(&mut hand);
+    assert!(more.len() == 1 && read(&more[0]).pieces.len() == 1, "a row came in: {more:?}");
+    answer_all(&mut hand, more);
+    let third = requests(&mut hand);
+    let again = &read(&third[0]).again;
+    let kept: Vec<_> = again.iter().map(|Again { kept, .. }| kept.as_slice()).collect();
+    // The head, and the rows but for the first; then the row that came in.
+    assert_eq!(kept, [&[(0, 1), (2, 4)][..], &[(0, 1)]], "{third:?}");
+    answer_all(&mut hand, third);
+    assert_eq!(requests(&mut hand), []);
+    assert_eq!(results(&mut hand, call), [3]);
+}
