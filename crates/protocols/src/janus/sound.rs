@@ -36,7 +36,8 @@ fn vertex(vertex: &Vertex, group: &Group) -> bool {
         && partitions(&vertex.participants, group)
         && edges(&vertex.edges, group)
         && vertex.edges.iter().all(|edge| edge.from != vertex.txn)
-        && vertex.floor_us < LAST_US
+        // Replicas take on nothing that began before it.
+        && vertex.floor_us <= vertex.txn.timestamp_us
 }
 
 fn ancestors(ancestors: &Ancestors, group: &Group) -> bool {
@@ -75,7 +76,7 @@ fn ballot(ballot: &Ballot) -> bool {
 
 fn dependencies(dependencies: &Dependencies, txn: Version, group: &Group) -> bool {
     let before = dependencies.edges.iter().flat_map(|edges| edges.iter());
-    dependencies.floor_us < LAST_US
+    dependencies.floor_us <= txn.timestamp_us
         && dependencies.edges.iter().all(|all| edges(all, group))
         && before.into_iter().all(|edge| edge.from != txn)
 }

@@ -38,7 +38,8 @@ impl Replica {
         if vote.promised > ballot {
             return self.reply(from, Reply::Promised { txn, ballot: vote.promised }, cx);
         }
-        if work.is_some() && known.is_some() && work != known {
+        let is_first = ballot == Ballot::FIRST;
+        if is_first && work.is_some() && known.is_some() && work != known {
             return cx.reject(|| format!("{from} has sent other work of {txn}"));
         }
         if let Some(live) = self.live.get_mut(&txn) {
@@ -129,6 +130,9 @@ impl Replica {
             return Some(Reply::Executed { txn, end: End::Void, results });
         }
         let vertex = executed.and_then(|state| state.vertex.as_deref());
+        if wants_work && work.is_none() && vertex.is_none() {
+            return None; // Perhaps nobody knows the work. Then it is void, and came to commit by a damaged message.
+        }
         let vertex = vertex.or(self.graph.vertex(txn)).cloned()?;
         let before: Vec<Version> = vertex.edges.iter().map(|edge| edge.from).collect();
         let ancestors = self.ancestors(before.into_iter(), cx);

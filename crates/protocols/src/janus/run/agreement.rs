@@ -168,11 +168,13 @@ impl Agreement {
         if self.known.len() + self.unknown.len() < quorum.majority {
             return Next::Nothing;
         }
+        if self.known.is_empty() {
+            // Edges are proposed only after a majority has taken the transaction on. One of these would have answered. So edges
+            // that were accepted came in a damaged message.
+            return self.propose(Dependencies::default());
+        }
         if let Some((_, accepted)) = self.accepted.clone() {
             return self.propose(accepted);
-        }
-        if self.known.is_empty() {
-            return self.propose(Dependencies::default());
         }
         if quorum.count - self.closed.len() < quorum.majority {
             return self.propose(Dependencies::default());

@@ -141,29 +141,40 @@ fn an_inquiry_about_a_call_that_nobody_knows_any_more_does_not_say_that_it_had_n
     }
 }
 
-/// All partitions had agreed by the time when somebody could say what the call does.
+/// The partitions that had promised to take part, and have none of its pieces, learn that.
 #[test]
-fn an_inquiry_goes_on_when_everything_is_agreed_and_then_the_call_becomes_known() {
+fn an_inquiry_says_where_the_call_has_no_pieces_once_that_is_known() {
     let mut run = asked();
-    let earlier = Some((Ballot::FIRST, edges()));
-    for member in 1..3 {
-        let accepted = PreAccepted { accepted: earlier.clone(), ..pre_accepted() };
-        sent(answer(&mut run, node(0, member), accepted));
+    assert!(sent(agree_on_void(&mut run, 1)).is_empty(), "it may have pieces elsewhere");
+    let known = || PreAccepted { dependencies: Some(edges()), ..pre_accepted() };
+    let first = PreAccepted { work: Some(call_at(&[0])), ..known() };
+    let requests = sent(answer(&mut run, node(0, 0), first));
+    let voids = requests
+        .iter()
+        .filter(|(to, request)| to.partition() == 1 && matches!(request, Request::Void { .. }));
+    assert_eq!(voids.count(), 3, "{requests:?}");
+    for member in 0..2 {
+        assert!(sent(answer(&mut run, node(0, member), known())).is_empty());
     }
-    accepted(&mut run, node(0, 1));
-    accepted(&mut run, node(0, 2));
-    assert!(sent(agree_on_void(&mut run, 1)).is_empty(), "nobody knows what it does");
-    let late = PreAccepted { work: Some(call_at(&[0])), ..pre_accepted() };
-    let requests = sent(answer(&mut run, node(0, 0), late));
+    let requests = sent(answer(&mut run, node(0, 2), known()));
     let is_commit = |(to, request): &(NodeId, Request)| {
         to.partition() == 0 && matches!(request, Request::Commit(_))
     };
     assert_eq!(requests.iter().filter(|request| is_commit(request)).count(), 3, "{requests:?}");
-    // The other partition learns that it has no pieces there.
-    let is_void = |(to, request): &(NodeId, Request)| {
-        to.partition() == 1 && matches!(request, Request::Void { .. })
+}
+
+/// Somebody has proposed edges for a call that nobody has taken on: the message was damaged.
+#[test]
+fn edges_that_nobody_can_have_proposed_do_not_keep_a_call_from_being_void() {
+    let mut run = asked();
+    let accepted = Some((Ballot::FIRST, edges()));
+    sent(answer(&mut run, node(0, 1), PreAccepted { accepted, ..pre_accepted() }));
+    let requests = sent(answer(&mut run, node(0, 2), pre_accepted()));
+    let is_void = |request: &Request| match request {
+        Request::Accept(accept) => accept.dependencies.edges.is_none(),
+        _ => false,
     };
-    assert_eq!(requests.iter().filter(|request| is_void(request)).count(), 3, "{requests:?}");
+    assert!(requests.iter().any(|(_, request)| is_void(request)), "{requests:?}");
 }
 
 /// The call is void, and one partition has settled everything of its time.
