@@ -38,6 +38,7 @@ impl Replica {
         if vote.promised > ballot {
             return self.reply(from, Reply::Promised { txn, ballot: vote.promised }, cx);
         }
+        // A later attempt goes on all the same. If each of three replicas has other work, none finds a majority for its own.
         let is_first = ballot == Ballot::FIRST;
         if is_first && work.is_some() && known.is_some() && work != known {
             return cx.reject(|| format!("{from} has sent other work of {txn}"));

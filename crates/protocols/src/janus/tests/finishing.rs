@@ -2,7 +2,7 @@
 
 use serried_model::Version;
 
-use super::replicated::{began, group_of, is_accept, node, texts, world_with};
+use super::replicated::{began, group_of, is_accept, node, replica, texts, world_with};
 use super::*;
 use crate::janus::message::{
     Ancestors, Ballot, Commit, Dependencies, Edge, End, Kind, NotAccepted, PreAccepted, Results,
@@ -329,6 +329,29 @@ fn a_registration_that_was_forgotten_is_in_use() {
         });
         assert_eq!(registered, Some(Registration::InUse { version: 2 }));
     }
+}
+
+/// A replica hears of nobody after it has learned that a call commits, which waits for another one.
+#[test]
+fn a_replica_that_restarts_knows_the_edges_of_calls_that_have_waited() {
+    let mut net = world_with(Mutated::NONE);
+    call(&mut net, 1, 2, "both", &[at(0), at(0), 7]);
+    let call_id = began(&net);
+    net.settle_where(|(_, to, _)| *to != client_id(1));
+    net.leave(client_id(1));
+    let own = node(0, 2);
+    let others: Vec<NodeId> = net.ids().into_iter().filter(|other| *other != own).collect();
+    net.cut.extend(others.iter().flat_map(|other| [(own, *other), (*other, own)]));
+    let unknown = Version::at(net.clock_us());
+    let edges = [Edge { from: unknown, kind: Kind::Deferred, at: 1 }].into();
+    let vertex = Vertex { txn: call_id, participants: [0].into(), edges, floor_us: 0 };
+    let commit = Arc::new(Commit { vertex, ancestors: Ancestors::default() });
+    net.deliver((client_id(2), own, Message::Request(Request::Commit(commit))));
+    net.pass(Duration::from_millis(600));
+    net.crash(own);
+    net.restart(own, replica(own, Mutated::NONE));
+    assert_eq!(net.gauge(own, "known_vertices"), 1);
+    assert_eq!(texts(&mut net, at(0))[2], None, "it waits");
 }
 
 /// Janus-CC: what was executed before a restart is forgotten like everything else.

@@ -326,9 +326,9 @@ mod tests {
         let of_other = Again { name: AnswerName { leader: 6, ..name }, kept: vec![(0, 4)] };
         assert!(!remembered.take(CLIENT, &of_other, &mut all));
         assert!(!remembered.take(NodeId(CLIENT.0 + 1), &again, &mut all));
-        let mut of_other_set = asked(0, 0);
-        of_other_set.procedure = 1;
-        assert!(!remembered.take(CLIENT, &again, &mut of_other_set));
+        let mut of_other_procedure = asked(0, 0);
+        of_other_procedure.procedure = 1;
+        assert!(!remembered.take(CLIENT, &again, &mut of_other_procedure));
         assert!(remembered.take(CLIENT, &again, &mut all) && all.pieces.len() == 4);
     }
 

@@ -93,6 +93,14 @@ fn answer_all(hand: &mut Hand, requests: Vec<Envelope>) {
     }
 }
 
+/// Begins a call, and returns its number and the requests of its second round.
+fn second_round(hand: &mut Hand, inputs: &[i64]) -> (u64, Vec<Envelope>) {
+    let call = hand.begin(0, "get", inputs);
+    let first = requests(hand);
+    answer_all(hand, first);
+    (call, requests(hand))
+}
+
 /// Another client calls something. What client 0 repeats meanwhile is lost.
 fn call_meanwhile(hand: &mut Hand, procedure: &str, inputs: &[i64]) {
     let links = hand.net.ids().into_iter().map(|server| (testing::client_id(0), server));
@@ -133,10 +141,7 @@ fn a_further_round_names_the_answers_of_the_one_before() {
 #[test]
 fn a_row_that_was_written_between_rounds_is_another_one_though_its_value_is_the_same() {
     let (mut hand, inputs) = two_partitions();
-    let call = hand.begin(0, "get", &inputs);
-    let first = requests(&mut hand);
-    answer_all(&mut hand, first);
-    let second = requests(&mut hand);
+    let (call, second) = second_round(&mut hand, &inputs);
     call_meanwhile(&mut hand, "put", &[inputs[0], 5]);
     answer_all(&mut hand, second);
     let third = requests(&mut hand);
@@ -170,10 +175,7 @@ fn what_a_repeated_request_has_read_is_not_taken_for_what_the_client_knows() {
 #[test]
 fn a_request_that_names_an_answer_and_is_repeated_does_no_harm() {
     let (mut hand, inputs) = two_partitions();
-    let call = hand.begin(0, "get", &inputs);
-    let first = requests(&mut hand);
-    answer_all(&mut hand, first);
-    let second = requests(&mut hand);
+    let (call, second) = second_round(&mut hand, &inputs);
     let [one, other] = &second[..] else { panic!("{second:?}") };
     let read = answer(&mut hand, one.clone());
     call_meanwhile(&mut hand, "two", &inputs);
@@ -192,10 +194,7 @@ fn a_request_that_names_an_answer_and_is_repeated_does_no_harm() {
 fn a_leader_that_restarts_gets_the_pieces_again_and_the_versions() {
     for changes in [false, true] {
         let (mut hand, inputs) = two_partitions();
-        let call = hand.begin(0, "get", &inputs);
-        let first = requests(&mut hand);
-        answer_all(&mut hand, first);
-        let second = requests(&mut hand);
+        let (call, second) = second_round(&mut hand, &inputs);
         let [one, other] = &second[..] else { panic!("{second:?}") };
         // The client's own repetitions are lost.
         hand.net.cut.extend([r(0), r(1)].map(|server| (testing::client_id(0), server)));
@@ -224,10 +223,7 @@ fn a_leader_that_restarts_gets_the_pieces_again_and_the_versions() {
 #[test]
 fn a_request_that_was_not_answered_is_repeated_with_its_pieces() {
     let (mut hand, inputs) = two_partitions();
-    let call = hand.begin(0, "get", &inputs);
-    let first = requests(&mut hand);
-    answer_all(&mut hand, first);
-    let second = requests(&mut hand);
+    let (call, second) = second_round(&mut hand, &inputs);
     assert!(second.iter().all(is_named), "{second:?}");
     hand.net.wait(Duration::from_secs(5));
     hand.net.fire_due_clients();
