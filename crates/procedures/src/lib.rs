@@ -22,6 +22,7 @@ mod footprint;
 mod key;
 mod nested;
 mod procedure;
+mod replace;
 mod table;
 mod types;
 mod validate;
@@ -36,6 +37,7 @@ pub use family::{Offers, Operation, Outcome, Output, Procedures, Registration, R
 pub use footprint::{Footprint, KnownRow, RowUse};
 pub use key::{placement_key, row_key};
 pub use procedure::{Argument, Multiplicity, Piece, PieceId, Procedure, ProcedureSet, Returned};
+pub use replace::CannotReplace;
 pub use table::{Column, Table};
 pub use types::{Field, Mismatch, Type};
 pub use validate::NotCompiled;

@@ -108,6 +108,32 @@ impl Procedure {
         self.pieces.iter().all(|piece| !piece.body.writes())
     }
 
+    /// How many bytes of data a call takes up at most, beside its inputs: what all occurrences of its pieces get and return,
+    /// and the rows that they write; or its results, if these are more. Saturates. Servers log these data in one piece, and
+    /// send them so.
+    pub fn max_bytes(&self, tables: &[Table]) -> u64 {
+        let sum = |sizes: &mut dyn Iterator<Item = u64>| sizes.fold(0, u64::saturating_add);
+        let row = |table: &Table| {
+            let columns = table.columns.iter().map(|column| &column.of);
+            sum(&mut table.key.iter().map(|part| &part.of).chain(columns).map(Type::max_bytes))
+        };
+        let occurrence = |Piece { argument_types, body, .. }: &Piece| {
+            let outputs = body.outputs.iter().map(|(field, _)| &field.of);
+            let is_written =
+                |at: usize| body.writes.iter().any(|write| usize::from(write.row) == at);
+            let written = (0..body.rows.len()).filter(|at| is_written(*at));
+            let rows = written.map(|at| row(&tables[usize::from(body.rows[at].table)]));
+            let data = argument_types.iter().chain(outputs).map(Type::max_bytes);
+            sum(&mut data.chain(rows))
+        };
+        let all = self
+            .pieces
+            .iter()
+            .map(|piece| occurrence(piece).saturating_mul(u64::from(piece.most_occurrences())));
+        let results = self.returns.iter().map(|returned| returned.field.of.max_bytes());
+        sum(&mut { all }).max(sum(&mut { results }))
+    }
+
     /// The pieces with their ids.
     pub fn pieces(&self) -> impl Iterator<Item = (PieceId, &Piece)> {
         self.pieces.iter().enumerate().map(|(at, piece)| (PieceId(at as u16), piece))

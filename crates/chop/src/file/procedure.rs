@@ -19,6 +19,9 @@ const MAX_RESULTS: usize = 256;
 /// How many occurrences of pieces a call may have.
 const MAX_OCCURRENCES: u64 = 10_000;
 
+/// How many bytes of data a call may take up, beside its inputs.
+const MAX_DATA: u64 = 16 << 20;
+
 /// A piece, with what the order of the procedure's pieces depends on.
 pub(super) struct CompiledPiece {
     pub(super) piece: Piece,
@@ -78,13 +81,22 @@ pub(super) fn compile(
         returns.push(returned(&name, entry, &declared, read_only, source)?);
     }
     let pieces = pieces.into_iter().map(|compiled| compiled.piece).collect();
-    Ok(Procedure {
+    let procedure = Procedure {
         name: name.text.to_owned(),
         inputs: declared.inputs,
         pieces,
         merged: Vec::new(),
         returns,
-    })
+    };
+    let data = procedure.max_bytes(tables);
+    if data > MAX_DATA {
+        let message = format!(
+            "what the pieces of a call get, return and write takes up to {data} bytes, or so do its results, and the limit \
+             is {MAX_DATA}; lower the `max` of the lists and the lengths of the strings in inputs and columns"
+        );
+        return Err(Misplaced::new(&name.span, message));
+    }
+    Ok(procedure)
 }
 
 fn returned(

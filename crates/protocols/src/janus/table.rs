@@ -281,14 +281,8 @@ impl Table {
 
     /// Whether a set can replace the one that is in use.
     fn fits(&self, set: &ProcedureSet) -> Result<(), String> {
-        set.validate().map_err(|wrong| wrong.to_string())?;
         let tables = self.set.as_ref().map_or(&[][..], |known| &known.set().tables);
-        if !set.tables.starts_with(tables) {
-            return Err(
-                "it lacks tables that are in use, or declares them otherwise; add to the set that is registered"
-                    .to_owned(),
-            );
-        }
+        set.check_replacement(tables).map_err(|why| why.to_string())?;
         for procedure in &set.procedures {
             // A call whose pieces wait for each other would never end.
             let mut free: BTreeSet<usize> = BTreeSet::new();

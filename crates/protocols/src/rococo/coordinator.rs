@@ -79,6 +79,8 @@ enum Phase {
 pub enum Timer {
     /// Repeat the unanswered messages of a request.
     Repeat(TxnId),
+    /// Ask again whether pieces of a read-only call conflict.
+    Resume(TxnId),
     /// Notify partitions of calls that were executed everywhere.
     Tell,
 }
@@ -255,10 +257,32 @@ impl Coordinator {
             let (set, procedure) = (reading.set().clone(), reading.procedure());
             return self.end(txn, done(&set, procedure, results), cx);
         }
+        if let Some(pause) = reading.pause(&self.group) {
+            cx.cancel_timer(Timer::Repeat(txn));
+            cx.set_timer(Timer::Resume(txn), pause);
+        }
+        self.send_reads(txn, requests, cx);
+    }
+
+    fn send_reads(&mut self, txn: TxnId, requests: Requests, cx: &mut Cx<'_>) {
         if !requests.is_empty() {
             cx.set_timer(Timer::Repeat(txn), patience_with_leader(&self.group, 0));
         }
         self.send_all(requests, 0, cx);
+    }
+
+    /// The pause of a read-only call is over.
+    fn resume(&mut self, txn: TxnId, cx: &mut Cx<'_>) {
+        let Some(Running { phase: Phase::Reads { reading, .. }, .. }) = self.requests.get_mut(&txn)
+        else {
+            return;
+        };
+        let requests = reading.resume(|| {
+            self.reads += 1;
+            self.by_read.insert(self.reads, txn);
+            self.reads
+        });
+        self.send_reads(txn, requests, cx);
     }
 
     // Inquiries.
@@ -459,6 +483,7 @@ impl Coordinator {
                 self.on_run(at, reply, cx);
             }
             Reply::Read { number, found, name } => self.on_read(number, found, name, cx),
+            Reply::ReadConflict { number, name } => self.on_read_conflict(number, name, cx),
             Reply::ReadForgotten { number } => self.on_read_forgotten(number, cx),
             Reply::Set { version, set } => self.on_set(at, version, set, cx),
             Reply::Known { txn, known } => self.on_known(at, txn, known, cx),
@@ -512,6 +537,18 @@ impl Coordinator {
         }
     }
 
+    fn on_read_conflict(&mut self, number: u64, name: Option<AnswerName>, cx: &mut Cx<'_>) {
+        let Some(txn) = self.by_read.remove(&number) else { return };
+        let Some(Running { phase: Phase::Reads { reading, .. }, repeated }) =
+            self.requests.get_mut(&txn)
+        else {
+            return;
+        };
+        *repeated = 0;
+        reading.on_conflict(number, name);
+        self.read(txn, cx);
+    }
+
     fn on_read_forgotten(&mut self, number: u64, cx: &mut Cx<'_>) {
         let Some(txn) = self.by_read.remove(&number) else { return };
         let Some(Running { phase: Phase::Reads { reading, .. }, repeated }) =
@@ -560,6 +597,7 @@ impl Actor for Coordinator {
     fn on_timer(&mut self, timer: Timer, cx: &mut Cx<'_>) {
         let txn = match timer {
             Timer::Repeat(txn) => txn,
+            Timer::Resume(txn) => return self.resume(txn, cx),
             Timer::Tell => {
                 for (at, txns) in core::mem::take(&mut self.ended) {
                     self.send(at, Request::End(txns), 0, cx);

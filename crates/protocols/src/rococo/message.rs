@@ -40,7 +40,7 @@ pub enum Request {
     Commit(Arc<Commit>),
     /// The transaction has been executed at all of its participants.
     End(Vec<Version>),
-    /// Execute pieces of a read-only call as soon as no transaction conflicts with them (002 §4.1).
+    /// Execute pieces of a read-only call when no transaction conflicts with them (002 §4.1).
     Read(Read),
     /// Report the edges of the transaction when it commits (002 §3.2, the status request).
     Ask {
@@ -157,6 +157,9 @@ pub struct Read {
     pub known: Vec<Option<Versions>>,
     /// Pieces of former requests of the call, which come after those. They were answered by this leader.
     pub again: Vec<Again>,
+    /// Whether to wait until no transaction conflicts with a piece. Otherwise the answer is [`Reply::ReadConflict`] if one
+    /// does.
+    pub waits: bool,
 }
 
 /// Pieces of a former request of a read-only call that are to be read again. The leader knows them, and the versions that
@@ -209,6 +212,13 @@ pub enum Reply {
         /// request names.
         found: Result<Vec<Option<Box<Found>>>, NotStarted>,
         /// The name of the answer, if the leader remembers it.
+        name: Option<AnswerName>,
+    },
+    /// No piece of a read-only call was read, because a transaction conflicts with one of them.
+    ReadConflict {
+        /// Identifies the request.
+        number: u64,
+        /// The name by which the leader remembers the pieces, if it does.
         name: Option<AnswerName>,
     },
     /// The leader does not know a former answer that the request names. The pieces have to be sent.

@@ -5,7 +5,14 @@
 //! answers of the round before, whose pieces and versions the leaders remember, or else sends the pieces and the versions.
 //! If some have changed, other pieces may have to be read in the same round. The call is over when a round has found what
 //! the one before has found: then nothing has changed between the last read of that round and the first read of this one.
+//!
+//! No piece is read while a transaction conflicts with it. In the first round, leaders wait for the end of such transactions.
+//! Meanwhile others change what was read elsewhere, so a further round that waits mostly fails. Its leaders do not wait, but
+//! answer that pieces conflict. The call asks these leaders again after a pause, until nothing conflicts there. Then it
+//! begins the round again. It also pauses when two rounds in a row have found something else than those before them. Pauses
+//! become longer, so that calls which are unlucky do not keep the leaders busy.
 
+use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -18,6 +25,12 @@ use super::message::{Again, AnswerName, Found, Occurrence, Read, Request};
 use super::registered::Registered;
 use super::run::Requests;
 use crate::Mutated;
+
+/// The first pause, beside half a round trip. Each one is twice as long as the one before.
+const FIRST_PAUSE: Duration = Duration::from_micros(500);
+
+/// The longest pause, beside four round trips.
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// A read-only call that is being coordinated.
 #[derive(Debug)]
@@ -37,14 +50,34 @@ pub(super) struct Reading {
     next: usize,
     /// Those that are to be read now.
     due: Vec<usize>,
+    /// Whether those that are due are all pieces, which this round reads again.
+    is_again: bool,
+    /// The pieces that are to be read after a pause, by leader.
+    later: Vec<(u16, Vec<usize>)>,
+    /// Whether pieces have conflicted in this round, so that it has to begin again.
+    is_spoiled: bool,
+    /// How many pauses there were.
+    pauses: u32,
     /// Whether this round has found something else than the round before. So has the first.
     is_different: bool,
+    /// Counts the rounds.
+    round: u32,
     /// The call as far as this round has gone through it.
     walk: Option<Walk>,
     /// The results by what the round before has found.
     results: Option<Result<Vec<Datum>, Refused>>,
     /// The requests that were not answered, by their numbers.
-    open: BTreeMap<u64, (u16, Vec<usize>)>,
+    open: BTreeMap<u64, Open>,
+}
+
+/// A request that was not answered.
+#[derive(Debug)]
+struct Open {
+    at: u16,
+    /// The pieces.
+    places: Vec<usize>,
+    /// Whether the leader waits until no piece conflicts.
+    waits: bool,
 }
 
 /// A piece and its arguments.
@@ -96,7 +129,12 @@ impl Reading {
             places: None,
             next: 0,
             due: Vec::new(),
+            is_again: false,
+            later: Vec::new(),
+            is_spoiled: false,
+            pauses: 0,
             is_different: true,
+            round: 1,
             walk: None,
             results: None,
             open: BTreeMap::new(),
@@ -123,7 +161,11 @@ impl Reading {
         group: &Group,
         mut number: impl FnMut() -> u64,
     ) -> (Requests, Option<Result<Vec<Datum>, Refused>>) {
-        while self.open.is_empty() {
+        while self.open.is_empty() && self.later.is_empty() {
+            if core::mem::take(&mut self.is_spoiled) {
+                self.read_all();
+                return (self.request(&mut number), None);
+            }
             let is_over = !self.is_different || self.mutation.is(Mutation::ReadsOnce);
             if is_over && let Some(results) = self.results.take() {
                 return (Vec::new(), Some(results));
@@ -131,6 +173,11 @@ impl Reading {
             if let Some(results) = self.walk(group) {
                 self.results = Some(results);
                 self.begin_round();
+                if self.round >= 4 && self.round.is_multiple_of(2) {
+                    self.later = self.due_by_partition();
+                    self.is_again = false;
+                    return (Vec::new(), None);
+                }
             }
             if !self.due.is_empty() {
                 return (self.request(&mut number), None);
@@ -145,14 +192,37 @@ impl Reading {
     /// Begins another round, which reads again what the last one has used.
     fn begin_round(&mut self) {
         self.is_different = false;
+        self.round += 1;
         self.places = None;
         self.next = 0;
         self.pieces.retain(|piece| piece.is_used);
-        for piece in &mut self.pieces {
-            piece.is_fresh = false;
-            piece.is_used = false;
-        }
+        self.pieces.iter_mut().for_each(|piece| piece.is_used = false);
+        self.read_all();
+    }
+
+    /// All pieces are due.
+    fn read_all(&mut self) {
+        self.pieces.iter_mut().for_each(|piece| piece.is_fresh = false);
         self.due = (0..self.pieces.len()).collect();
+        self.is_again = true;
+    }
+
+    /// How long to pause, if that is all there is to do.
+    pub(super) fn pause(&self, group: &Group) -> Option<Duration> {
+        if !self.open.is_empty() || self.later.is_empty() {
+            return None;
+        }
+        let round_trip = group.round_trip();
+        let longest = LONGEST_PAUSE + 4 * round_trip;
+        let doubled = 1 << self.pauses.min(16);
+        Some((FIRST_PAUSE + round_trip / 2).saturating_mul(doubled).min(longest))
+    }
+
+    /// The pause is over: asks leaders again.
+    pub(super) fn resume(&mut self, mut number: impl FnMut() -> u64) -> Requests {
+        self.pauses += 1;
+        let later = core::mem::take(&mut self.later);
+        later.into_iter().map(|(at, places)| self.ask(at, places, false, number())).collect()
     }
 
     /// Goes on through the call by what this round has read. Collects the pieces that it still has to read, or returns the
@@ -233,22 +303,31 @@ impl Reading {
 
     /// Reads the pieces that are due.
     fn request(&mut self, number: &mut impl FnMut() -> u64) -> Requests {
+        let due = self.due_by_partition();
+        let waits = !core::mem::take(&mut self.is_again);
+        let ask = |(at, places)| self.ask(at, places, waits, number());
+        due.into_iter().map(ask).collect()
+    }
+
+    /// The pieces that are due, by partition. They are due no more.
+    fn due_by_partition(&mut self) -> Vec<(u16, Vec<usize>)> {
         let mut by_partition: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
         for at in core::mem::take(&mut self.due) {
             by_partition.entry(self.pieces[at].at).or_default().push(at);
         }
-        let mut requests = Vec::with_capacity(by_partition.len());
-        for (partition, mut places) in by_partition {
-            let number = number();
-            places.sort_by_key(|at| self.pieces[*at].told);
-            requests.push((partition, self.read(number, &places, true)));
-            self.open.insert(number, (partition, places));
-        }
-        requests
+        by_partition.into_iter().collect()
+    }
+
+    fn ask(&mut self, at: u16, mut places: Vec<usize>, waits: bool, number: u64) -> (u16, Request) {
+        places.sort_by_key(|at| self.pieces[*at].told);
+        let open = Open { at, places, waits };
+        let request = self.read(number, &open, true);
+        self.open.insert(number, open);
+        (at, request)
     }
 
     /// A request to read pieces, in the order of `told`. If it `names` former answers, it does not send their pieces.
-    fn read(&self, number: u64, places: &[usize], names: bool) -> Request {
+    fn read(&self, number: u64, Open { places, waits, .. }: &Open, names: bool) -> Request {
         let (set, procedure) = (self.set.version(), self.procedure);
         let of_procedure = self.set.procedure(procedure).map_or(0, |of| of.pieces.len());
         let mut numbers = vec![0; of_procedure];
@@ -269,7 +348,8 @@ impl Reading {
             pieces.push(Occurrence { piece, number, arguments: arguments.clone() });
             known.push(found.as_ref().map(|found| found.versions.clone()));
         }
-        Request::Read(Read { number, set, procedure, pieces, known, again })
+        let waits = *waits;
+        Request::Read(Read { number, set, procedure, pieces, known, again, waits })
     }
 
     /// A request was answered.
@@ -279,8 +359,8 @@ impl Reading {
         found: Vec<Option<Box<Found>>>,
         name: Option<AnswerName>,
     ) {
-        let Some((_, places)) = self.open.remove(&number) else { return };
-        for (place, (at, found)) in places.into_iter().zip(found).enumerate() {
+        let Some(open) = self.open.remove(&number) else { return };
+        for (place, (at, found)) in open.places.into_iter().zip(found).enumerate() {
             let piece = &mut self.pieces[at];
             piece.is_fresh = true;
             piece.told = name.map(|name| (name, place as u32));
@@ -291,19 +371,32 @@ impl Reading {
         }
     }
 
+    /// A leader has read none of the pieces of a request, because some conflict with transactions.
+    pub(super) fn on_conflict(&mut self, number: u64, name: Option<AnswerName>) {
+        if self.open.get(&number).is_none_or(|open| open.waits) {
+            return; // No correct server answers so.
+        }
+        let Some(Open { at, places, .. }) = self.open.remove(&number) else { return };
+        for (place, piece) in places.iter().enumerate() {
+            self.pieces[*piece].told = name.map(|name| (name, place as u32));
+        }
+        self.later.push((at, places));
+        self.is_spoiled = true;
+    }
+
     /// The leader does not know the answers that a request has named. Returns the request that sends the pieces.
     pub(super) fn on_forgotten(&mut self, number: u64, new: u64) -> Option<(u16, Request)> {
-        let (partition, places) = self.open.remove(&number)?;
-        let request = self.read(new, &places, false);
-        self.open.insert(new, (partition, places));
-        Some((partition, request))
+        let open = self.open.remove(&number)?;
+        let request = (open.at, self.read(new, &open, false));
+        self.open.insert(new, open);
+        Some(request)
     }
 
     /// The requests that were not answered. They name no former answers: if a leader has received one of them, it has
     /// forgotten these, and so has a new leader.
     pub(super) fn unanswered(&self) -> Requests {
         let open = self.open.iter();
-        open.map(|(number, (at, places))| (*at, self.read(*number, places, false))).collect()
+        open.map(|(number, open)| (open.at, self.read(*number, open, false))).collect()
     }
 }
 

@@ -111,6 +111,7 @@ fn reply(reply: &Reply, group: &Group) -> bool {
         }
         Reply::Known { txn, .. } => version(*txn),
         Reply::Read { found: Ok(_), .. }
+        | Reply::ReadConflict { .. }
         | Reply::ReadForgotten { .. }
         | Reply::Set { .. }
         | Reply::Registered { .. }

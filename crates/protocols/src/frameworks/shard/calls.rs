@@ -103,19 +103,12 @@ impl InUse {
         })
     }
 
-    /// Whether another set can replace this one. Rows are stored without the names of their columns, so tables stay.
+    /// Whether another set can replace this one.
     ///
     /// # Errors
     /// If it can't; this says why.
     pub fn fits(&self, next: &ProcedureSet) -> Result<(), String> {
-        next.validate().map_err(|wrong| wrong.to_string())?;
-        match next.tables.starts_with(&self.set.tables) {
-            true => Ok(()),
-            false => Err(
-                "it lacks tables that are in use, or declares them otherwise; add to the set that is registered"
-                    .to_owned(),
-            ),
-        }
+        next.check_replacement(&self.set.tables).map_err(|why| why.to_string())
     }
 }
 

@@ -144,6 +144,15 @@ impl Leader {
         common: &mut Common,
         cx: &mut Cx<'_>,
     ) {
+        let set = match &request {
+            Request::Start(start) => start.call.set,
+            Request::Hold(hold) | Request::Release(hold) => hold.start.call.set,
+            Request::Read(read) => read.set,
+            _ => 0,
+        };
+        if set > common.table.set().map_or(0, |set| set.version()) {
+            return self.sets.keep(from, request); // Other partitions use the set already.
+        }
         match request {
             Request::Start(start) => self.on_start(from, start, common, cx),
             Request::Commit(commit) => self.on_commit(from, &commit, common, cx),
@@ -174,11 +183,8 @@ impl Leader {
 
     fn on_start(&mut self, from: NodeId, start: Start, common: &mut Common, cx: &mut Cx<'_>) {
         let txn = start.txn;
-        if let Err(refused) = self.admit(&start, common) {
-            if let Some(why) = refused {
-                self.proposals.confirm(from, Reply::NotStarted { txn, why });
-            }
-            return;
+        if let Err(why) = self.admit(&start, common) {
+            return self.proposals.confirm(from, Reply::NotStarted { txn, why });
         }
         let is_executed = !self.live.contains_key(&txn) && common.table.has_started(txn);
         // A coordinator that only asks what was started here sends no pieces.
@@ -550,6 +556,10 @@ impl Leader {
             let written = match &entry {
                 Some(Entry::Start(entry)) => entry.rows.as_slice(),
                 Some(Entry::Execute(entry)) => entry.rows.as_slice(),
+                Some(Entry::Drain { .. } | Entry::Install { .. }) => {
+                    self.sets.on_step();
+                    &[]
+                }
                 _ => &[],
             };
             self.unapplied.applied(number, written.iter().map(|row| &row.key));

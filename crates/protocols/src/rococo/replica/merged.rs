@@ -263,10 +263,8 @@ impl Leader {
         cx: &mut Cx<'_>,
     ) -> Option<Arc<Registered>> {
         let txn = start.txn;
-        if let Err(refused) = self.admit(start, common) {
-            if let Some(why) = refused {
-                self.proposals.confirm(from, Reply::NotStarted { txn, why });
-            }
+        if let Err(why) = self.admit(start, common) {
+            self.proposals.confirm(from, Reply::NotStarted { txn, why });
             return None;
         }
         let set = common.table.set().filter(|set| set.version() == start.call.set).cloned()?;
@@ -356,29 +354,26 @@ impl Leader {
 }
 
 impl Leader {
-    /// Why a transaction of which nothing is known here is not started, if it is not: an answer, or that none is due.
+    /// Why a transaction of which nothing is known here is not started, if it is not.
     pub(super) fn admit(
         &self,
         Start { txn, call, insist, .. }: &Start,
         common: &Common,
-    ) -> Result<(), Option<NotStarted>> {
+    ) -> Result<(), NotStarted> {
         if self.live.contains_key(txn) || common.table.has_started(*txn) {
             return Ok(());
         }
         let window = common.table.window().and(self.horizon.proposed());
         if txn.timestamp_us < window.forget_us {
-            return Err(Some(NotStarted::Forgotten));
+            return Err(NotStarted::Forgotten);
         }
         let version = common.table.set().map_or(0, |set| set.version());
-        if call.set > version {
-            return Err(None); // This partition does not use the set yet. The request comes again.
-        }
         if call.set < version || (self.is_draining(common) && !insist) {
-            return Err(Some(NotStarted::OtherSet { version }));
+            return Err(NotStarted::OtherSet { version });
         }
         let from_us = window.from_us;
         if txn.timestamp_us < from_us && !insist {
-            return Err(Some(NotStarted::Late { from_us }));
+            return Err(NotStarted::Late { from_us });
         }
         Ok(())
     }

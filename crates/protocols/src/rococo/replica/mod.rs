@@ -136,7 +136,7 @@ impl Replica {
             let Some(leader) = leader.as_mut().filter(|leader| leader.has_proposed_all()) else {
                 return;
             };
-            if leader.resume_held(common, cx) {
+            if leader.follow_step(common, cx) || leader.resume_held(common, cx) {
                 continue;
             }
             let Some((from, request)) = self.pending.pop_front() else { return };

@@ -15,7 +15,7 @@ use serried_procedures::{KnownRow, RowUse};
 use smallvec::SmallVec;
 
 use super::super::message::{
-    Again, AnswerName, Found, NotStarted, Occurrence, Read, Reply, Versions, data_size,
+    Again, AnswerName, Found, Message, NotStarted, Occurrence, Read, Reply, Versions, data_size,
 };
 use super::super::registered::Registered;
 use super::Cx;
@@ -170,7 +170,7 @@ impl Leader {
             return self.proposals.confirm(from, Reply::Read { number, found, name: None });
         }
         let Some(set) = common.table.set().cloned() else { return };
-        let Read { number, procedure, pieces, known, again, .. } = read;
+        let Read { number, procedure, pieces, known, again, waits, .. } = read;
         let names_only = pieces.is_empty() && !again.is_empty();
         let is_right =
             known.len() == pieces.len() && (names_only || set.accepts(procedure, &pieces, true));
@@ -186,6 +186,10 @@ impl Leader {
         let mut asked = Asked { set, procedure, pieces };
         if !again.iter().all(|again| self.reads.remembered.take(from, again, &mut asked)) {
             return self.proposals.confirm(from, Reply::ReadForgotten { number });
+        }
+        if !waits && asked.pieces.iter().any(|piece| self.conflict(piece).is_some()) {
+            let name = self.reads.remembered.put(from, asked);
+            return cx.send(from, Message::Reply(Reply::ReadConflict { number, name }));
         }
         cx.charge(asked.pieces.len());
         let found = vec![None; asked.pieces.len()];
@@ -208,6 +212,11 @@ impl Leader {
             self.reads.parked.entry(txn).or_default().push((name, at));
         }
         self.reads.open.insert(name, open);
+    }
+
+    /// A transaction that conflicts with a piece.
+    fn conflict(&self, piece: &PieceRead) -> Option<Version> {
+        piece.rows.iter().find_map(|(row, used)| self.accesses.conflict(row, *used))
     }
 
     /// Executes a piece, or returns a transaction for which it has to wait.

@@ -13,7 +13,7 @@
 //! Every step is in a log, so a new leader goes on where the former one was. Calls name the version of their set. A partition
 //! refuses a call under another set, before it has started a piece.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use serried_model::NodeId;
@@ -23,6 +23,9 @@ use super::super::message::{Entry, Registered, Reply, Request};
 use super::super::{Mutation, OF_SETS};
 use super::Cx;
 use super::leader::{Common, Leader};
+
+/// How many requests wait for a set that is not in use yet. The oldest are dropped, and clients send them again.
+const EARLY_AT_MOST: usize = 1024;
 
 /// What a leader knows of a change.
 #[derive(Debug, Default)]
@@ -38,6 +41,25 @@ pub(super) struct Sets {
     /// At the first partition: the others that have drained, and those that use the set that is in use.
     drained: BTreeSet<u16>,
     installed: BTreeSet<u16>,
+    /// Requests under a set that is not in use here yet, the oldest first.
+    early: VecDeque<(NodeId, Request)>,
+    /// Whether a step was chosen since other partitions were asked to take it, and since early requests have been tried.
+    has_taken_step: bool,
+}
+
+impl Sets {
+    /// A step of a change was chosen.
+    pub(super) fn on_step(&mut self) {
+        self.has_taken_step = true;
+    }
+
+    /// Keeps a request under a set that is not in use here yet.
+    pub(super) fn keep(&mut self, from: NodeId, request: Request) {
+        if self.early.len() == EARLY_AT_MOST {
+            self.early.pop_front();
+        }
+        self.early.push_back((from, request));
+    }
 }
 
 impl Leader {
@@ -170,6 +192,19 @@ impl Leader {
         }
     }
 
+    /// Goes on if a step was chosen: asks the other partitions to take it, and handles the requests that were early. Returns
+    /// whether there was such a step.
+    pub(super) fn follow_step(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> bool {
+        if !core::mem::take(&mut self.sets.has_taken_step) {
+            return false;
+        }
+        self.repeat_sets(common, cx);
+        for (from, request) in core::mem::take(&mut self.sets.early) {
+            self.on_request(from, request, common, cx);
+        }
+        true
+    }
+
     /// Asks the partitions again that have not taken a step.
     pub(super) fn repeat_sets(&self, common: &Common, cx: &mut Cx<'_>) {
         if common.partition() != OF_SETS {
@@ -200,12 +235,8 @@ fn version(common: &Common) -> u64 {
 
 /// Whether a set can replace the one that is in use.
 fn fits(set: &ProcedureSet, common: &Common) -> Result<(), String> {
-    set.validate().map_err(|wrong| wrong.to_string())?;
     let tables = common.table.set().map_or(&[][..], |known| known.tables());
-    if !set.tables.starts_with(tables) {
-        return Err("it lacks tables that are in use, or declares them otherwise; add to the set that is registered"
-            .to_owned());
-    }
+    set.check_replacement(tables).map_err(|why| why.to_string())?;
     let is_checked = |procedure: &Procedure| {
         procedure.is_read_only()
             || procedure.pieces.iter().all(|piece| {

@@ -71,10 +71,11 @@ fn is_named(envelope: &Envelope) -> bool {
 /// Delivers a request, and takes the answer to it.
 fn answer(hand: &mut Hand, request: Envelope) -> Envelope {
     let (client, server) = (request.0, request.1);
-    let is_answer = |(from, to, message): &Envelope| {
-        let is_read =
-            matches!(message, Message::Reply(Reply::Read { .. } | Reply::ReadForgotten { .. }));
-        (*from, *to) == (server, client) && is_read
+    let is_answer = |envelope: &Envelope| {
+        let (from, to, message) = envelope;
+        let is_read = matches!(message, Message::Reply(Reply::Read { .. }));
+        (*from, *to) == (server, client)
+            && (is_read || is_forgotten(envelope) || is_conflict(envelope))
     };
     hand.net.deliver(request);
     loop {
@@ -262,4 +263,119 @@ fn pieces_that_a_call_does_not_read_any_more_are_not_read_again() {
     answer_all(&mut hand, third);
     assert_eq!(requests(&mut hand), []);
     assert_eq!(results(&mut hand, call), [3]);
+}
+
+// Rounds that do not wait.
+
+fn is_commit((.., message): &Envelope) -> bool {
+    matches!(message, Message::Request(Request::Commit(_)))
+}
+
+fn is_conflict((.., message): &Envelope) -> bool {
+    matches!(message, Message::Reply(Reply::ReadConflict { .. }))
+}
+
+/// Another client begins to write the first row. Returns its commit, which waits.
+fn begin_to_add(hand: &mut Hand, inputs: [i64; 2]) -> Envelope {
+    hand.begin(1, "add", &inputs[..1]);
+    hand.net.settle_where(|envelope| !is_commit(envelope));
+    hand.net.take_first(is_commit).expect("all is started")
+}
+
+/// Lets time pass at the client. Returns the requests that this leads to.
+fn requests_after(hand: &mut Hand, us: u64) -> Vec<Envelope> {
+    hand.net.wait(Duration::from_micros(us));
+    hand.net.fire_due_clients();
+    requests(hand)
+}
+
+#[test]
+fn a_further_round_begins_again_when_nothing_conflicts_any_more() {
+    let (mut hand, inputs) = two_partitions();
+    let (call, second) = second_round(&mut hand, &inputs);
+    let commit = begin_to_add(&mut hand, inputs);
+    assert!(second.iter().all(|request| !read(request).waits));
+    let answers: Vec<_> = second.into_iter().map(|request| answer(&mut hand, request)).collect();
+    assert!(is_conflict(&answers[0]) && !is_conflict(&answers[1]), "{answers:?}");
+    answers.into_iter().for_each(|answer| hand.net.deliver(answer));
+    // A round trip takes 1 ms, so the first pause does.
+    for pause_us in [1000, 2000, 4000] {
+        assert_eq!(requests_after(&mut hand, pause_us - 100), []);
+        let again = requests_after(&mut hand, 100);
+        assert!(again.len() == 1 && is_named(&again[0]) && !read(&again[0]).waits, "{again:?}");
+        answer_all(&mut hand, again);
+    }
+    hand.net.deliver(commit);
+    let again = requests_after(&mut hand, 8000);
+    assert_eq!(again.len(), 1);
+    answer_all(&mut hand, again);
+    for _ in 0..2 {
+        let round = requests(&mut hand);
+        assert!(round.len() == 2 && round.iter().all(|request| !read(request).waits), "{round:?}");
+        answer_all(&mut hand, round);
+    }
+    assert_eq!(results(&mut hand, call), [6, 0]);
+}
+
+#[test]
+fn a_round_that_conflicted_counts_if_nothing_has_changed() {
+    let (mut hand, inputs) = two_partitions();
+    hand.call(1, "put", &[inputs[1], 1]);
+    let call = hand.begin(0, "get", &inputs);
+    let first = requests(&mut hand);
+    answer_all(&mut hand, first);
+    let second = requests(&mut hand);
+    // Something that conflicts, and writes another row.
+    let commit = begin_to_add(&mut hand, inputs);
+    let (one, other): (Vec<_>, Vec<_>) = second.into_iter().partition(|(_, to, _)| *to == r(0));
+    answer_all(&mut hand, one);
+    hand.net.deliver(commit);
+    answer_all(&mut hand, other);
+    let again = requests_after(&mut hand, 1000);
+    answer_all(&mut hand, again);
+    let round = requests(&mut hand);
+    assert_eq!(round.len(), 2, "the first row has changed in the round that has conflicted");
+    answer_all(&mut hand, round);
+    let last = requests(&mut hand);
+    assert_eq!(last.len(), 2);
+    answer_all(&mut hand, last);
+    assert_eq!(requests(&mut hand), []);
+    assert_eq!(results(&mut hand, call), [6, 1]);
+}
+
+#[test]
+fn a_call_pauses_when_two_rounds_in_a_row_have_differed() {
+    let (mut hand, inputs) = two_partitions();
+    let (call, mut round) = second_round(&mut hand, &inputs);
+    let mut pauses = Vec::new();
+    for number in 3..10 {
+        call_meanwhile(&mut hand, "two", &inputs);
+        answer_all(&mut hand, round);
+        round = requests(&mut hand);
+        let mut paused_us = 0;
+        while round.is_empty() {
+            paused_us += 500;
+            round = requests_after(&mut hand, 500);
+        }
+        if paused_us > 0 {
+            pauses.push((number, paused_us));
+        }
+        assert!(round.len() == 2 && round.iter().all(|request| !read(request).waits), "{round:?}");
+    }
+    assert_eq!(pauses, [(4, 1000), (6, 2000), (8, 4000)]);
+    answer_all(&mut hand, round);
+    assert_eq!(results(&mut hand, call), [12, 7]);
+}
+
+#[test]
+fn a_call_that_pauses_can_be_given_up() {
+    let (mut hand, inputs) = two_partitions();
+    let (call, second) = second_round(&mut hand, &inputs);
+    let commit = begin_to_add(&mut hand, inputs);
+    answer_all(&mut hand, second);
+    hand.net.operate(0, call, Operation::GiveUp);
+    hand.net.deliver(commit);
+    hand.run(100);
+    assert!(matches!(hand.outcome(call), Some(Outcome::NoEffect)));
+    assert_eq!(hand.call(0, "get", &inputs), [6, 0]);
 }
