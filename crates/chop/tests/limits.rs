@@ -350,6 +350,43 @@ fn everything_is_counted() {
     );
 }
 
+/// A row of the table takes up a little more than 1 MiB. All data of a call are logged together, and have to fit.
+#[test]
+fn the_data_of_a_call_are_bounded() {
+    let table = "[tables.t]\nkey = { i = \"int\" }\ncolumns = { c = \"string(1048576)\" }\n";
+    let piece = "[procedures.p.pieces.q]\nrows = { t = [\"0\"] }\n";
+    at_most(
+        15,
+        |count| {
+            format!(
+                "{table}[procedures.p]\ninputs.l = {{ list = \"int\", max = {count} }}\n[procedures.p.pieces.q]\n\
+                 for_each = {{ e = \"l\" }}\nrows = {{ t = [\"e\"] }}\nwrites.t.c = \"''\"\n"
+            )
+        },
+        "what the pieces of a call get, return and write takes up to 16778368 bytes",
+    );
+    at_most(
+        15,
+        |count| {
+            format!(
+                "{table}{piece}reads = [\"t.c\"]\n[procedures.p.pieces.q.outputs]\n{}",
+                numbered(count, "o# = \"t.c\"\n")
+            )
+        },
+        "or so do its results, and the limit is 16777216",
+    );
+    at_most(
+        15,
+        |count| {
+            format!(
+                "{table}{piece}reads = [\"t.c\"]\noutputs.o = \"t.c\"\n[procedures.p.returns]\n{}",
+                numbered(count, "r# = \"q.o\"\n")
+            )
+        },
+        "lower the `max` of the lists and the lengths of the strings in inputs and columns",
+    );
+}
+
 #[test]
 fn types_do_not_grow_without_bound() {
     // Each name is twice as large as the one before it.
