@@ -363,7 +363,20 @@ fn the_data_of_a_call_are_bounded() {
                  for_each = {{ e = \"l\" }}\nrows = {{ t = [\"e\"] }}\nwrites.t.c = \"''\"\n"
             )
         },
-        "what the pieces of a call get, return and write takes up to 16778368 bytes",
+        "what the pieces of a call get, return and write takes up to 16778752 bytes",
+    );
+    at_most(
+        7,
+        |count| {
+            format!(
+                "[tables.t]\nkey = {{ g = \"int\", i = \"int\" }}\nplaced_by = 1\n\
+                 columns = {{ c = \"string(1048576)\" }}\n[procedures.p]\ninputs.l = {{ list = \"int\", max = {count} }}\n\
+                 [procedures.p.pieces.q]\nfor_each = {{ e = \"l\" }}\n\
+                 rows = {{ t = [\"e\", \"0\"], u = {{ table = \"t\", key = [\"e\", \"1\"] }} }}\n\
+                 writes.t.c = \"''\"\nwrites.u.c = \"''\"\n"
+            )
+        },
+        "what the pieces of a call get, return and write takes up to 1677",
     );
     at_most(
         15,

@@ -92,6 +92,28 @@ mod tests {
     }
 
     #[test]
+    fn a_set_of_too_many_tables_is_refused() {
+        let field = || Field { name: "id".to_owned(), of: Type::Int };
+        let table = |at: usize| Table {
+            name: format!("t{at}"),
+            key: vec![field()],
+            placed_by: 1,
+            columns: Vec::new(),
+        };
+        let set = |tables| ProcedureSet {
+            tables: (0..tables).map(table).collect(),
+            procedures: Vec::new(),
+        };
+        let why = set(1_025).check_replacement(&[]).unwrap_err().to_string();
+        assert!(why.starts_with("with it the keyspace would have 1025 tables"), "{why}");
+        assert!(
+            !set(1_024)
+                .check_replacement(&[])
+                .is_err_and(|why| matches!(why, CannotReplace::TooLarge { .. }))
+        );
+    }
+
+    #[test]
     fn a_set_that_is_too_large_is_refused() {
         assert!(refusal(1_025, 0).starts_with("with it the keyspace would have 1025 procedures"));
         assert!(refusal(1_024, 0).contains("not as the compiler makes it"));

@@ -248,7 +248,7 @@ impl Coordinator {
         else {
             return;
         };
-        let (requests, results) = reading.proceed(&self.group, || {
+        let (requests, results) = reading.proceed((&self.group, cx.now()), || {
             self.reads += 1;
             self.by_read.insert(self.reads, txn);
             self.reads
@@ -277,7 +277,7 @@ impl Coordinator {
         else {
             return;
         };
-        let requests = reading.resume(|| {
+        let requests = reading.resume(cx.now(), || {
             self.reads += 1;
             self.by_read.insert(self.reads, txn);
             self.reads

@@ -9,14 +9,15 @@
 //! No piece is read while a transaction conflicts with it. In the first round, leaders wait for the end of such transactions.
 //! Meanwhile others change what was read elsewhere, so a further round that waits mostly fails. Its leaders do not wait, but
 //! answer that pieces conflict. The call asks these leaders again after a pause, until nothing conflicts there. Then it
-//! begins the round again. It also pauses when two rounds in a row have found something else than those before them. Pauses
-//! become longer, so that calls which are unlucky do not keep the leaders busy.
+//! begins the round again. It also pauses when several rounds in a row have found something else than those before them.
+//! Pauses become longer, from half of the time in which leaders have answered last to sixteen times as long. So calls that are
+//! unlucky do not keep leaders busy, and the less so the busier these are.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serried_actor::Group;
+use serried_actor::{Group, Timestamp};
 use serried_parts::Map;
 use serried_procedures::{Call, Datum, PieceId, Refused, Start, placement_key};
 
@@ -26,11 +27,11 @@ use super::registered::Registered;
 use super::run::Requests;
 use crate::Mutated;
 
-/// The first pause, beside half a round trip. Each one is twice as long as the one before.
-const FIRST_PAUSE: Duration = Duration::from_micros(500);
+/// The shortest pause.
+const SHORTEST_PAUSE: Duration = Duration::from_micros(100);
 
-/// The longest pause, beside four round trips.
-const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+/// The longest pause, beside four round trips to the farthest replica.
+const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
 /// A read-only call that is being coordinated.
 #[derive(Debug)]
@@ -58,6 +59,10 @@ pub(super) struct Reading {
     is_spoiled: bool,
     /// How many pauses there were.
     pauses: u32,
+    /// When the requests that were not answered were sent, if their leaders do not wait.
+    asked: Option<Timestamp>,
+    /// How long such requests have taken last.
+    took: Duration,
     /// Whether this round has found something else than the round before. So has the first.
     is_different: bool,
     /// Counts the rounds.
@@ -133,6 +138,8 @@ impl Reading {
             later: Vec::new(),
             is_spoiled: false,
             pauses: 0,
+            asked: None,
+            took: Duration::ZERO,
             is_different: true,
             round: 1,
             walk: None,
@@ -158,13 +165,16 @@ impl Reading {
     /// The requests that are to be sent, or the results. `number` makes the numbers of requests.
     pub(super) fn proceed(
         &mut self,
-        group: &Group,
+        (group, now): (&Group, Timestamp),
         mut number: impl FnMut() -> u64,
     ) -> (Requests, Option<Result<Vec<Datum>, Refused>>) {
+        if let Some(asked) = self.asked.take_if(|_| self.open.is_empty()) {
+            self.took = now.since(asked);
+        }
         while self.open.is_empty() && self.later.is_empty() {
             if core::mem::take(&mut self.is_spoiled) {
                 self.read_all();
-                return (self.request(&mut number), None);
+                return (self.request(&mut number, now), None);
             }
             let is_over = !self.is_different || self.mutation.is(Mutation::ReadsOnce);
             if is_over && let Some(results) = self.results.take() {
@@ -173,14 +183,14 @@ impl Reading {
             if let Some(results) = self.walk(group) {
                 self.results = Some(results);
                 self.begin_round();
-                if self.round >= 4 && self.round.is_multiple_of(2) {
+                if self.round > 4 && self.round % 4 == 1 {
                     self.later = self.due_by_partition();
                     self.is_again = false;
                     return (Vec::new(), None);
                 }
             }
             if !self.due.is_empty() {
-                return (self.request(&mut number), None);
+                return (self.request(&mut number, now), None);
             }
             if self.walk.is_some() {
                 break; // A server has sent what no correct one sends.
@@ -212,15 +222,15 @@ impl Reading {
         if !self.open.is_empty() || self.later.is_empty() {
             return None;
         }
-        let round_trip = group.round_trip();
-        let longest = LONGEST_PAUSE + 4 * round_trip;
-        let doubled = 1 << self.pauses.min(16);
-        Some((FIRST_PAUSE + round_trip / 2).saturating_mul(doubled).min(longest))
+        let longest = LONGEST_PAUSE + 4 * group.round_trip();
+        let times = 1 << self.pauses.min(5);
+        Some((self.took / 2 * times).clamp(SHORTEST_PAUSE, longest))
     }
 
     /// The pause is over: asks leaders again.
-    pub(super) fn resume(&mut self, mut number: impl FnMut() -> u64) -> Requests {
+    pub(super) fn resume(&mut self, now: Timestamp, mut number: impl FnMut() -> u64) -> Requests {
         self.pauses += 1;
+        self.asked = Some(now);
         let later = core::mem::take(&mut self.later);
         later.into_iter().map(|(at, places)| self.ask(at, places, false, number())).collect()
     }
@@ -302,9 +312,10 @@ impl Reading {
     }
 
     /// Reads the pieces that are due.
-    fn request(&mut self, number: &mut impl FnMut() -> u64) -> Requests {
+    fn request(&mut self, number: &mut impl FnMut() -> u64, now: Timestamp) -> Requests {
         let due = self.due_by_partition();
         let waits = !core::mem::take(&mut self.is_again);
+        self.asked = Some(now).filter(|_| !waits);
         let ask = |(at, places)| self.ask(at, places, waits, number());
         due.into_iter().map(ask).collect()
     }

@@ -135,6 +135,20 @@ fn replicas_keep_what_one_has_not_executed() {
     holds_only_without(Mutation::EndsByMajority, one_knows_nothing);
 }
 
+/// The others have executed the call, and nothing else comes after it.
+#[test]
+fn a_replica_that_has_missed_a_commit_gets_the_edges_from_others() {
+    let mut net = world_with(Mutated::NONE);
+    let id = at(0);
+    call(&mut net, 1, 2, "both", &[id, id, 7]);
+    pass_without(&mut net, Duration::from_millis(300), |(_, to, message)| {
+        *to == node(0, 2) && matches!(message, Message::Request(Request::Commit(_)))
+    });
+    assert_eq!(results(&net).len(), 1, "the others have executed it");
+    net.pass(Duration::from_secs(5));
+    assert_eq!(agree(&mut net, id).as_deref(), Some("7 7 "));
+}
+
 /// A replica was away for so long that others have forgotten calls. It hears of another call before it hears that.
 fn long_absence(mutation: Mutated<Mutation>) -> bool {
     let mut net = world_with(mutation);

@@ -92,7 +92,7 @@ pub(super) fn compiled(file: &str) -> Arc<ProcedureSet> {
 }
 
 /// The same procedures and an additional table, whose name tells the sets apart.
-fn other(name: &str) -> Arc<ProcedureSet> {
+pub(super) fn other(name: &str) -> Arc<ProcedureSet> {
     compiled(&format!(
         "{OF_HAND}\n[procedures.{name}]\ninputs = {{ a = \"int\" }}\n[procedures.{name}.pieces.one]\nrows = {{ row = {{ table = \"t\", key = [\"a\"] }} }}\ndeletes = [\"row\"]\n"
     ))
@@ -146,7 +146,7 @@ impl Hand {
         }
     }
 
-    fn operate(&mut self, client: u64, operation: Operation) -> u64 {
+    pub(super) fn operate(&mut self, client: u64, operation: Operation) -> u64 {
         self.next += 1;
         self.net.operate(client, self.next, operation);
         self.take();

@@ -2,7 +2,7 @@
 
 use super::super::message::{Again, Message, Read, Reply, Request};
 use super::*;
-use hunted::{Hand, OF_HAND, compiled, r, short};
+use hunted::{Hand, OF_HAND, compiled, other, r, short};
 
 type Envelope = testing::Envelope<Message>;
 
@@ -22,9 +22,15 @@ rows = { row = { table = "head", key = ["a"] } }
 reads = ["row.n"]
 writes.row.n = "row.n + 1"
 
+[procedures.put]
+inputs = { a = "int", n = "int" }
+[procedures.put.pieces.one]
+rows = { row = { table = "t", key = ["a"] } }
+writes.row.n = "n"
+
 [procedures.last]
 inputs = { a = "int" }
-returns = { n = "size(row.n)" }
+returns = { n = "size(row.n)", sum = "sum(row.n)" }
 [procedures.last.pieces.head]
 rows = { row = { table = "head", key = ["a"] } }
 reads = ["row.n"]
@@ -262,7 +268,86 @@ fn pieces_that_a_call_does_not_read_any_more_are_not_read_again() {
     assert_eq!(kept, [&[(0, 1), (2, 4)][..], &[(0, 1)]], "{third:?}");
     answer_all(&mut hand, third);
     assert_eq!(requests(&mut hand), []);
-    assert_eq!(results(&mut hand, call), [3]);
+    assert_eq!(results(&mut hand, call), [3, 0]);
+}
+
+#[test]
+fn each_round_finds_its_pieces_anew() {
+    let mut hand = Hand::new(1, 1, short());
+    hand.register(compiled(LAST));
+    hand.run(1000);
+    for number in 0..6 {
+        hand.call(1, "put", &[number, 1 << number]);
+    }
+    for _ in 0..3 {
+        hand.call(1, "advance", &[0]);
+    }
+    assert_eq!(hand.call(0, "last", &[0]), [3, 0b111]);
+    let call = hand.begin(0, "last", &[0]);
+    for _ in 0..2 {
+        let first = requests(&mut hand);
+        answer_all(&mut hand, first);
+    }
+    // Two rounds in a row, each with another first row than the one before.
+    for _ in 0..2 {
+        let round = requests(&mut hand);
+        call_meanwhile(&mut hand, "advance", &[0]);
+        answer_all(&mut hand, round);
+        let more = requests(&mut hand);
+        assert!(more.len() == 1 && read(&more[0]).pieces.len() == 1, "a row came in: {more:?}");
+        answer_all(&mut hand, more);
+    }
+    let last = requests(&mut hand);
+    answer_all(&mut hand, last);
+    assert_eq!(requests(&mut hand), []);
+    assert_eq!(results(&mut hand, call), [3, 0b11100]);
+}
+
+const FOUND: &str = r#"
+[tables.head]
+key = { g = "int" }
+columns = { n = "int" }
+
+[tables.t]
+key = { g = "int", id = "int" }
+placed_by = 1
+columns = { n = "int" }
+
+[procedures.put]
+inputs = { g = "int", id = "int", n = "int" }
+[procedures.put.pieces.one]
+rows = { row = { table = "t", key = ["g", "id"] } }
+writes.row.n = "n"
+
+[procedures.find]
+inputs = { g = "int" }
+returns = { n = "one.n" }
+[procedures.find.pieces.one]
+rows = { head = ["g"], row = { table = "t", key = ["g", "head.n"] } }
+reads = ["head.n", "row.n"]
+outputs.n = "row.n"
+"#;
+
+/// Which row it is follows from another one. It is not there in the first round.
+#[test]
+fn a_row_whose_key_is_known_in_part_has_changed_when_it_is_written_for_the_first_time() {
+    let mut hand = Hand::new(1, 1, short());
+    hand.register(compiled(FOUND));
+    hand.run(1000);
+    assert_eq!(hand.call(0, "find", &[1]), [0]);
+    hand.call(1, "put", &[2, 0, 3]);
+    let (call, second) = {
+        let call = hand.begin(0, "find", &[1]);
+        let first = requests(&mut hand);
+        answer_all(&mut hand, first);
+        (call, requests(&mut hand))
+    };
+    call_meanwhile(&mut hand, "put", &[1, 0, 7]);
+    answer_all(&mut hand, second);
+    let third = requests(&mut hand);
+    assert_eq!(third.len(), 1, "the second round has found something else");
+    answer_all(&mut hand, third);
+    assert_eq!(results(&mut hand, call), [7]);
 }
 
 // Rounds that do not wait.
@@ -282,11 +367,17 @@ fn begin_to_add(hand: &mut Hand, inputs: [i64; 2]) -> Envelope {
     hand.net.take_first(is_commit).expect("all is started")
 }
 
-/// Lets time pass at the client. Returns the requests that this leads to.
-fn requests_after(hand: &mut Hand, us: u64) -> Vec<Envelope> {
-    hand.net.wait(Duration::from_micros(us));
-    hand.net.fire_due_clients();
-    requests(hand)
+/// Lets time pass until the client goes on. Returns how long it has paused, and the requests.
+fn after_pause(hand: &mut Hand) -> (u64, Vec<Envelope>) {
+    for paused_us in (0..).step_by(100) {
+        let requests = requests(hand);
+        if !requests.is_empty() {
+            return (paused_us, requests);
+        }
+        hand.net.wait(Duration::from_micros(100));
+        hand.net.fire_due_clients();
+    }
+    unreachable!();
 }
 
 #[test]
@@ -295,18 +386,19 @@ fn a_further_round_begins_again_when_nothing_conflicts_any_more() {
     let (call, second) = second_round(&mut hand, &inputs);
     let commit = begin_to_add(&mut hand, inputs);
     assert!(second.iter().all(|request| !read(request).waits));
+    hand.net.wait(Duration::from_millis(4));
     let answers: Vec<_> = second.into_iter().map(|request| answer(&mut hand, request)).collect();
     assert!(is_conflict(&answers[0]) && !is_conflict(&answers[1]), "{answers:?}");
     answers.into_iter().for_each(|answer| hand.net.deliver(answer));
-    // A round trip takes 1 ms, so the first pause does.
-    for pause_us in [1000, 2000, 4000] {
-        assert_eq!(requests_after(&mut hand, pause_us - 100), []);
-        let again = requests_after(&mut hand, 100);
+    for took_us in [2000, 1000, 500] {
+        let (paused_us, again) = after_pause(&mut hand);
+        assert_eq!(paused_us / 1000, 2);
         assert!(again.len() == 1 && is_named(&again[0]) && !read(&again[0]).waits, "{again:?}");
+        hand.net.wait(Duration::from_micros(took_us));
         answer_all(&mut hand, again);
     }
     hand.net.deliver(commit);
-    let again = requests_after(&mut hand, 8000);
+    let (_, again) = after_pause(&mut hand);
     assert_eq!(again.len(), 1);
     answer_all(&mut hand, again);
     for _ in 0..2 {
@@ -331,7 +423,7 @@ fn a_round_that_conflicted_counts_if_nothing_has_changed() {
     answer_all(&mut hand, one);
     hand.net.deliver(commit);
     answer_all(&mut hand, other);
-    let again = requests_after(&mut hand, 1000);
+    let (_, again) = after_pause(&mut hand);
     answer_all(&mut hand, again);
     let round = requests(&mut hand);
     assert_eq!(round.len(), 2, "the first row has changed in the round that has conflicted");
@@ -343,28 +435,64 @@ fn a_round_that_conflicted_counts_if_nothing_has_changed() {
     assert_eq!(results(&mut hand, call), [6, 1]);
 }
 
+/// Leaders have taken 104 ms to answer. Pauses become longer, up to 250 ms and four round trips.
 #[test]
-fn a_call_pauses_when_two_rounds_in_a_row_have_differed() {
+fn a_call_pauses_when_rounds_in_a_row_have_differed() {
     let (mut hand, inputs) = two_partitions();
     let (call, mut round) = second_round(&mut hand, &inputs);
     let mut pauses = Vec::new();
-    for number in 3..10 {
+    for number in 3..30 {
         call_meanwhile(&mut hand, "two", &inputs);
+        hand.net.wait(Duration::from_millis(4));
         answer_all(&mut hand, round);
-        round = requests(&mut hand);
-        let mut paused_us = 0;
-        while round.is_empty() {
-            paused_us += 500;
-            round = requests_after(&mut hand, 500);
-        }
+        let paused_us;
+        (paused_us, round) = after_pause(&mut hand);
         if paused_us > 0 {
-            pauses.push((number, paused_us));
+            pauses.push((number, paused_us / 1000));
         }
         assert!(round.len() == 2 && round.iter().all(|request| !read(request).waits), "{round:?}");
     }
-    assert_eq!(pauses, [(4, 1000), (6, 2000), (8, 4000)]);
+    assert_eq!(pauses, [(5, 52), (9, 104), (13, 208), (17, 254), (21, 254), (25, 254), (29, 254)]);
     answer_all(&mut hand, round);
-    assert_eq!(results(&mut hand, call), [12, 7]);
+    assert_eq!(results(&mut hand, call), [32, 27]);
+}
+
+/// What a leader has read before it found the conflict is not taken for what the client knows.
+#[test]
+fn pieces_of_a_request_that_conflicted_are_read_again() {
+    let mut hand = Hand::new(2, 1, short());
+    hand.register(compiled(OF_HAND));
+    hand.run(1000);
+    let inputs = [hand.at(0, 0), hand.at(0, 1)];
+    hand.call(1, "put", &[inputs[0], 5]);
+    hand.call(0, "get", &inputs);
+    for conflicting in [0, 1] {
+        let before = hand.call(0, "get", &inputs);
+        let (call, second) = second_round(&mut hand, &inputs);
+        assert_eq!(second.len(), 1);
+        call_meanwhile(&mut hand, "add", &[inputs[1 - conflicting]]);
+        let row = inputs[conflicting];
+        let commit = begin_to_add(&mut hand, [row, row]);
+        let conflict = answer(&mut hand, second[0].clone());
+        assert!(is_conflict(&conflict), "{conflict:?}");
+        hand.net.deliver(conflict);
+        hand.net.deliver(commit);
+        let after: Vec<i64> = before.iter().map(|n| n + 1).collect();
+        assert_eq!(results(&mut hand, call), after);
+    }
+}
+
+#[test]
+fn a_request_that_is_lost_after_a_pause_is_repeated() {
+    let (mut hand, inputs) = two_partitions();
+    let (call, second) = second_round(&mut hand, &inputs);
+    let commit = begin_to_add(&mut hand, inputs);
+    answer_all(&mut hand, second);
+    let (_, lost) = after_pause(&mut hand);
+    assert_eq!(lost.len(), 1);
+    hand.net.deliver(commit);
+    hand.run(5000);
+    assert_eq!(results(&mut hand, call), [6, 0]);
 }
 
 #[test]
@@ -378,4 +506,63 @@ fn a_call_that_pauses_can_be_given_up() {
     hand.run(100);
     assert!(matches!(hand.outcome(call), Some(Outcome::NoEffect)));
     assert_eq!(hand.call(0, "get", &inputs), [6, 0]);
+}
+
+// Requests under sets that are not in use yet.
+
+#[test]
+fn the_first_calls_under_a_set_do_not_wait_for_timers() {
+    let mut hand = Hand::new(2, 1, short());
+    hand.register(compiled(OF_HAND));
+    let inputs = [hand.at(0, 0), hand.at(1, 0)];
+    let (write, read) = (hand.begin(0, "two", &inputs), hand.begin(1, "get", &inputs));
+    hand.run(30);
+    assert!(hand.outcome(write).is_some() && hand.outcome(read).is_some());
+}
+
+#[test]
+fn requests_under_sets_that_nobody_knows_stop_nothing() {
+    let mut hand = Hand::new(2, 1, short());
+    hand.register(compiled(OF_HAND));
+    let inputs = [hand.at(0, 0), hand.at(1, 0)];
+    let (_, second) = second_round(&mut hand, &inputs);
+    for request in second {
+        let mut forged = read(&request).clone();
+        forged.set = u64::MAX;
+        hand.net.deliver((request.0, request.1, Message::Request(Request::Read(forged))));
+    }
+    hand.register(other("more"));
+    assert_eq!(hand.call(0, "get", &inputs), [0, 0]);
+}
+
+/// A partition that has not put a set in use gets it before it drains for the next one.
+#[test]
+fn a_partition_uses_one_set_after_the_other() {
+    let mut hand = Hand::new(2, 1, short());
+    hand.register(compiled(OF_HAND));
+    hand.run(1000);
+    let of_set = |(_, to, message): &Envelope| match message {
+        Message::Request(Request::Install { version, .. }) if *to == r(1) => Some((*version, true)),
+        Message::Request(Request::Drain { version, .. }) if *to == r(1) => Some((*version, false)),
+        _ => None,
+    };
+    let is_lost = |envelope: &Envelope| of_set(envelope).is_some_and(|step| step != (2, false));
+    let mut steps = Vec::new();
+    for name in ["more", "others"] {
+        hand.operate(3, Operation::Register { set: other(name), replaces: None });
+        for _ in 0..500 {
+            loop {
+                let lost = hand.net.take(|envelope| is_lost(envelope));
+                steps.extend(lost.iter().filter_map(of_set));
+                if !hand.net.step_where(|envelope| !is_lost(envelope)) {
+                    break;
+                }
+            }
+            hand.net.wait(Duration::from_millis(1));
+            hand.net.ids().into_iter().for_each(|id| hand.net.fire_due(id));
+            hand.net.fire_due_clients();
+        }
+    }
+    steps.dedup();
+    assert_eq!(steps, [(2, true)], "{steps:?}");
 }
