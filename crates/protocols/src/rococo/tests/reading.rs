@@ -522,17 +522,16 @@ fn the_first_calls_under_a_set_do_not_wait_for_timers() {
 
 #[test]
 fn requests_under_sets_that_nobody_knows_stop_nothing() {
-    let mut hand = Hand::new(2, 1, short());
-    hand.register(compiled(OF_HAND));
-    let inputs = [hand.at(0, 0), hand.at(1, 0)];
+    let (mut hand, inputs) = two_partitions();
     let (_, second) = second_round(&mut hand, &inputs);
+    assert_eq!(second.len(), 2);
     for request in second {
         let mut forged = read(&request).clone();
         forged.set = u64::MAX;
         hand.net.deliver((request.0, request.1, Message::Request(Request::Read(forged))));
     }
     hand.register(other("more"));
-    assert_eq!(hand.call(0, "get", &inputs), [0, 0]);
+    assert_eq!(hand.call(0, "get", &inputs), [5, 0]);
 }
 
 /// A partition that has not put a set in use gets it before it drains for the next one.
