@@ -483,7 +483,9 @@ impl Coordinator {
                 self.on_run(at, reply, cx);
             }
             Reply::Read { number, found, name } => self.on_read(number, found, name, cx),
-            Reply::ReadConflict { number, name } => self.on_read_conflict(number, name, cx),
+            Reply::ReadConflict { number, name } => {
+                self.on_read_answer(number, |reading| reading.on_conflict(number, name), cx);
+            }
             Reply::ReadForgotten { number } => self.on_read_forgotten(number, cx),
             Reply::Set { version, set } => self.on_set(at, version, set, cx),
             Reply::Known { txn, known } => self.on_known(at, txn, known, cx),
@@ -521,32 +523,36 @@ impl Coordinator {
         name: Option<AnswerName>,
         cx: &mut Cx<'_>,
     ) {
-        let Some(txn) = self.by_read.remove(&number) else { return };
-        let Some(Running { phase: Phase::Reads { reading, .. }, repeated }) =
-            self.requests.get_mut(&txn)
-        else {
-            return;
-        };
-        *repeated = 0;
         match found {
             Ok(found) => {
-                reading.on_found(number, found, name);
-                self.read(txn, cx);
+                self.on_read_answer(number, |reading| reading.on_found(number, found, name), cx);
             }
-            Err(why) => self.start_again(txn, why, cx),
+            Err(why) => {
+                if let Some(txn) = self.by_read.remove(&number) {
+                    self.start_again(txn, why, cx);
+                }
+            }
         }
     }
 
-    fn on_read_conflict(&mut self, number: u64, name: Option<AnswerName>, cx: &mut Cx<'_>) {
-        let Some(txn) = self.by_read.remove(&number) else { return };
+    /// A leader has answered a request of a read-only call. `take` returns whether this is an answer to that request.
+    fn on_read_answer(
+        &mut self,
+        number: u64,
+        take: impl FnOnce(&mut Reading) -> bool,
+        cx: &mut Cx<'_>,
+    ) {
+        let Some(txn) = self.by_read.get(&number).copied() else { return };
         let Some(Running { phase: Phase::Reads { reading, .. }, repeated }) =
             self.requests.get_mut(&txn)
         else {
             return;
         };
-        *repeated = 0;
-        reading.on_conflict(number, name);
-        self.read(txn, cx);
+        if take(reading) {
+            *repeated = 0;
+            self.by_read.remove(&number);
+            self.read(txn, cx);
+        }
     }
 
     fn on_read_forgotten(&mut self, number: u64, cx: &mut Cx<'_>) {

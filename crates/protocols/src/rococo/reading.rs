@@ -27,6 +27,9 @@ use super::registered::Registered;
 use super::run::Requests;
 use crate::Mutated;
 
+/// After how many pauses in one round a call begins anew.
+const PAUSES_IN_A_ROUND: u32 = 10;
+
 /// The shortest pause.
 const SHORTEST_PAUSE: Duration = Duration::from_micros(100);
 
@@ -59,6 +62,8 @@ pub(super) struct Reading {
     is_spoiled: bool,
     /// How many pauses there were.
     pauses: u32,
+    /// How many of them in this round.
+    pauses_in_round: u32,
     /// When the requests that were not answered were sent, if their leaders do not wait.
     asked: Option<Timestamp>,
     /// How long such requests have taken last.
@@ -138,6 +143,7 @@ impl Reading {
             later: Vec::new(),
             is_spoiled: false,
             pauses: 0,
+            pauses_in_round: 0,
             asked: None,
             took: Duration::ZERO,
             is_different: true,
@@ -171,6 +177,9 @@ impl Reading {
         if let Some(asked) = self.asked.take_if(|_| self.open.is_empty()) {
             self.took = now.since(asked);
         }
+        if self.open.is_empty() && self.pauses_in_round == PAUSES_IN_A_ROUND {
+            self.begin_anew();
+        }
         while self.open.is_empty() && self.later.is_empty() {
             if core::mem::take(&mut self.is_spoiled) {
                 self.read_all();
@@ -203,11 +212,25 @@ impl Reading {
     fn begin_round(&mut self) {
         self.is_different = false;
         self.round += 1;
+        self.pauses_in_round = 0;
         self.places = None;
         self.next = 0;
         self.pieces.retain(|piece| piece.is_used);
         self.pieces.iter_mut().for_each(|piece| piece.is_used = false);
         self.read_all();
+    }
+
+    /// Reads as in the first round. What has conflicted for long may be nothing that the call would read now.
+    fn begin_anew(&mut self) {
+        self.pieces.clear();
+        self.later.clear();
+        self.is_spoiled = false;
+        self.is_different = true;
+        self.results = None;
+        self.round = 1;
+        self.pauses_in_round = 0;
+        self.places = None;
+        self.next = 0;
     }
 
     /// All pieces are due.
@@ -230,6 +253,7 @@ impl Reading {
     /// The pause is over: asks leaders again.
     pub(super) fn resume(&mut self, now: Timestamp, mut number: impl FnMut() -> u64) -> Requests {
         self.pauses += 1;
+        self.pauses_in_round += 1;
         self.asked = Some(now);
         let later = core::mem::take(&mut self.later);
         later.into_iter().map(|(at, places)| self.ask(at, places, false, number())).collect()
@@ -363,14 +387,19 @@ impl Reading {
         Request::Read(Read { number, set, procedure, pieces, known, again, waits })
     }
 
-    /// A request was answered.
+    /// A request was answered. Returns false if no correct server answers it so.
+    #[must_use]
     pub(super) fn on_found(
         &mut self,
         number: u64,
         found: Vec<Option<Box<Found>>>,
         name: Option<AnswerName>,
-    ) {
-        let Some(open) = self.open.remove(&number) else { return };
+    ) -> bool {
+        let is_answer = |open: &Open| open.places.len() == found.len();
+        if !self.open.get(&number).is_some_and(is_answer) {
+            return false;
+        }
+        let Some(open) = self.open.remove(&number) else { return false };
         for (place, (at, found)) in open.places.into_iter().zip(found).enumerate() {
             let piece = &mut self.pieces[at];
             piece.is_fresh = true;
@@ -380,19 +409,23 @@ impl Reading {
                 piece.found = found;
             }
         }
+        true
     }
 
-    /// A leader has read none of the pieces of a request, because some conflict with transactions.
-    pub(super) fn on_conflict(&mut self, number: u64, name: Option<AnswerName>) {
+    /// A leader has read none of the pieces of a request, because some conflict with transactions. Returns false if no
+    /// correct server answers the request so.
+    #[must_use]
+    pub(super) fn on_conflict(&mut self, number: u64, name: Option<AnswerName>) -> bool {
         if self.open.get(&number).is_none_or(|open| open.waits) {
-            return; // No correct server answers so.
+            return false;
         }
-        let Some(Open { at, places, .. }) = self.open.remove(&number) else { return };
+        let Some(Open { at, places, .. }) = self.open.remove(&number) else { return false };
         for (place, piece) in places.iter().enumerate() {
             self.pieces[*piece].told = name.map(|name| (name, place as u32));
         }
         self.later.push((at, places));
         self.is_spoiled = true;
+        true
     }
 
     /// The leader does not know the answers that a request has named. Returns the request that sends the pieces.

@@ -599,9 +599,15 @@ impl Leader {
             self.recover(txn, &call, common, cx);
         }
         // Those that were executed here, and perhaps not elsewhere.
-        let old_us = cx.clock().midpoint_us().saturating_sub(2 * after.as_micros() as u64);
+        // Before a new set can be in use, all have to end, whatever the clocks of their clients say.
+        let drains = self.is_draining(common);
+        let old_us = match drains {
+            true => u64::MAX,
+            false => cx.clock().midpoint_us().saturating_sub(2 * after.as_micros() as u64),
+        };
+        let not_ended = common.table.open().range(..Version::at(old_us)).copied();
         let not_ended: Vec<Version> =
-            common.table.open().range(..Version::at(old_us)).copied().take(64).collect();
+            not_ended.filter(|txn| !drains || !self.live.contains_key(txn)).take(64).collect();
         for txn in not_ended {
             if let Some(state) = common.table.txn(txn, cx.store()) {
                 let call = state.call.clone();

@@ -103,9 +103,12 @@ impl Reads {
 impl Asked {
     /// About how many bytes it takes up.
     fn bytes(&self) -> usize {
-        let arguments = |piece: &PieceRead| data_size(&piece.occurrence.arguments);
-        self.pieces.len() * size_of::<PieceRead>()
-            + self.pieces.iter().map(arguments).sum::<usize>()
+        let key = |(row, _): &(KnownRow, RowUse)| size_of::<(KnownRow, RowUse)>() + row.key.len();
+        let piece = |piece: &PieceRead| {
+            let rows = piece.rows.iter().map(key).sum::<usize>();
+            size_of::<PieceRead>() + data_size(&piece.occurrence.arguments) + rows
+        };
+        size_of::<(u64, NodeId, Asked)>() + self.pieces.iter().map(piece).sum::<usize>()
     }
 }
 
@@ -358,5 +361,31 @@ mod tests {
         assert!(remembered.take(CLIENT, &again, &mut all));
         let numbers: Vec<u32> = all.pieces.iter().map(|piece| piece.occurrence.number).collect();
         assert_eq!(numbers, [0, 2, 3, 5]);
+    }
+
+    #[test]
+    fn answers_without_pieces_take_up_memory() {
+        let mut remembered = remembered();
+        for _ in 0..100_000 {
+            let name = remembered.put(CLIENT, asked(1, 5)).unwrap();
+            let mut none = asked(0, 0);
+            assert!(remembered.take(CLIENT, &Again { name, kept: Vec::new() }, &mut none));
+            remembered.put(CLIENT, none);
+        }
+        assert!(remembered.answers.len() < 50_000, "{}", remembered.answers.len());
+    }
+
+    #[test]
+    fn rows_of_pieces_are_counted() {
+        let row = || KnownRow { key: serried_model::Key::from([7; 40]), is_whole: true };
+        let mut of = asked(1, 0);
+        of.pieces[0].rows = (0..64).map(|_| (row(), RowUse::default())).collect();
+        let least = 64 * size_of::<(KnownRow, RowUse)>();
+        assert!(
+            of.bytes() >= least,
+            "{} of {least}, {} of a piece",
+            of.bytes(),
+            size_of::<PieceRead>()
+        );
     }
 }

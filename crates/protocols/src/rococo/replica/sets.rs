@@ -158,7 +158,10 @@ impl Leader {
             {
                 self.sets.drained.insert(at);
             }
-            Reply::Installed { version: installed } if *installed >= version(common) => {
+            // A copy of the answer about the former set may come while the next one is being put in use.
+            Reply::Installed { version: installed }
+                if *installed >= version(common).max(self.sets.installing) =>
+            {
                 self.sets.installed.insert(at);
             }
             _ => {}

@@ -772,3 +772,65 @@ fn cut_connections_do_no_harm() {
 fn leaders_forget_the_vertices_of_what_was_forgotten() {
     explore_more_all("leak", 5, 1, short(), Hunt { leaks: true, ..NONE });
 }
+
+/// A reply that a set is installed is repeated. Its copy comes while the next set is being put in use.
+#[test]
+fn a_late_reply_about_the_former_set_does_not_count_for_the_next() {
+    let mut hand = Hand::new(2, 3, Settings::default());
+    let is_installed =
+        |message: &Message| matches!(message, Message::Reply(Reply::Installed { version: 1 }));
+    let is_drained =
+        |message: &Message| matches!(message, Message::Reply(Reply::Drained { version: 2 }));
+    // Lets things happen until such a message is under way, and returns a copy.
+    fn until(hand: &mut Hand, wanted: impl Fn(&Message) -> bool) -> testing::Envelope<Message> {
+        for _ in 0..10_000 {
+            while hand.net.step_where(|(.., message)| !wanted(message)) {}
+            if let Some(found) = hand.net.take_first(|(.., message)| wanted(message)) {
+                return found;
+            }
+            hand.net.now += 1000;
+            for id in hand.net.ids() {
+                hand.net.fire_due(id);
+            }
+            hand.net.fire_due_clients();
+            hand.take();
+        }
+        panic!("it is not sent");
+    }
+    let first = hand.operate(3, Operation::Register { set: compiled(OF_HAND), replaces: None });
+    let installed = until(&mut hand, is_installed);
+    hand.net.deliver(installed.clone());
+    hand.run(1000);
+    assert!(hand.registered(first).is_some());
+    let inputs = [hand.at(0, 0), hand.at(1, 0)];
+    hand.call(0, "two", &inputs);
+    hand.run(1000);
+    let second = hand.operate(3, Operation::Register { set: other("more"), replaces: None });
+    let drained = until(&mut hand, is_drained);
+    assert_eq!((drained.0, drained.1), (installed.0, installed.1));
+    hand.net.deliver(drained);
+    hand.net.deliver(installed);
+    hand.run(10_000);
+    assert!(hand.registered(second).is_some());
+    let call = hand.begin(1, "two", &inputs);
+    hand.run(30_000);
+    assert!(hand.outcome(call).is_some(), "partition 1 does not get the second set");
+}
+
+/// The clock of a client is ten minutes ahead. The client leaves when its call has ended, before it says so to partitions.
+#[test]
+fn a_drain_does_not_wait_for_the_clock_of_a_client() {
+    let mut hand = Hand::new(2, 1, short());
+    hand.register(compiled(OF_HAND));
+    hand.run(1000);
+    let inputs = [hand.at(0, 0), hand.at(1, 0)];
+    hand.net.ahead_us.insert(testing::client_id(1), 600_000_000);
+    let call = hand.begin(1, "two", &inputs);
+    while hand.outcome(call).is_none() {
+        hand.run(1);
+    }
+    hand.net.leave(testing::client_id(1));
+    let second = hand.operate(3, Operation::Register { set: other("more"), replaces: None });
+    hand.run(60_000);
+    assert!(hand.registered(second).is_some(), "{}", hand.net.gauge(r(0), "open_transactions"));
+}

@@ -565,3 +565,124 @@ fn a_partition_uses_one_set_after_the_other() {
     steps.dedup();
     assert_eq!(steps, [(2, true)], "{steps:?}");
 }
+
+// Damaged messages, and rows that a call does not read any more.
+
+fn of_read((.., message): &mut Envelope) -> &mut Read {
+    match message {
+        Message::Request(Request::Read(read)) => read,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// One bit of a request of the first round is damaged: whether it waits.
+#[test]
+fn a_conflict_that_was_not_asked_for_does_not_hang_the_call() {
+    let (mut hand, inputs) = two_partitions();
+    let commit = begin_to_add(&mut hand, inputs);
+    let call = hand.begin(0, "get", &inputs);
+    let mut first = requests(&mut hand);
+    first.iter_mut().for_each(|request| of_read(request).waits = false);
+    answer_all(&mut hand, first);
+    hand.net.deliver(commit);
+    hand.run(60_000);
+    assert!(hand.outcome(call).is_some(), "it hangs");
+}
+
+/// One byte of a request is damaged, so that it names one piece and not two.
+#[test]
+fn an_answer_with_too_few_pieces_does_not_count() {
+    let mut hand = Hand::new(2, 1, Settings::default());
+    hand.register(compiled(OF_HAND));
+    hand.run(1000);
+    let inputs = [hand.at(0, 0), hand.at(0, 1)];
+    let [a, b] = inputs;
+    for client in 0..3 {
+        hand.call(client, "get", &inputs);
+    }
+    let t = begin_to_add(&mut hand, [b, a]);
+    let call = hand.begin(0, "get", &inputs);
+    for request in requests(&mut hand) {
+        hand.net.deliver(request); // Row a is read, and b waits for t.
+    }
+    hand.net.cut.extend([0, 1].map(|client| (testing::client_id(client), r(0))));
+    hand.call(2, "add", &[a]); // It has ended,
+    let later = hand.begin(2, "add", &[b]); // and then this one begins.
+    let is_read = |message: &Message| matches!(message, Message::Request(Request::Read(_)));
+    hand.net.settle_where(|(.., message)| !is_read(message));
+    hand.net.cut.clear();
+    hand.net.deliver(t);
+    hand.net.settle_where(|(.., message)| !is_read(message));
+    let mut second = requests(&mut hand);
+    assert_eq!(second.len(), 1, "{second:?}");
+    assert_eq!(of_read(&mut second[0]).again[0].kept, [(0, 2)]);
+    of_read(&mut second[0]).again[0].kept = vec![(1, 2)];
+    answer_all(&mut hand, second);
+    assert_ne!(results(&mut hand, call), [0, 2], "it has seen the later one only");
+    assert!(hand.outcome(later).is_some());
+}
+
+const POINTS: &str = r#"
+[tables.t]
+key = { id = "int" }
+columns = { n = "int" }
+
+[procedures.put]
+inputs = { a = "int", n = "int" }
+[procedures.put.pieces.one]
+rows = { row = { table = "t", key = ["a"] } }
+writes.row.n = "n"
+
+[procedures.two]
+inputs = { a = "int", b = "int" }
+[procedures.two.pieces.one]
+rows = { row = { table = "t", key = ["a"] } }
+reads = ["row.n"]
+writes.row.n = "row.n + 1"
+[procedures.two.pieces.other]
+rows = { row = { table = "t", key = ["b"] } }
+reads = ["row.n"]
+writes.row.n = "row.n + 1"
+
+[procedures.follow]
+inputs = { a = "int" }
+returns = { n = "row.n" }
+[procedures.follow.pieces.head]
+rows = { row = { table = "t", key = ["a"] } }
+reads = ["row.n"]
+outputs.n = "row.n"
+[procedures.follow.pieces.row]
+rows = { row = { table = "t", key = ["head.n"] } }
+reads = ["row.n"]
+outputs.n = "row.n"
+"#;
+
+/// The head names another row now. The former one has a transaction that waits for a partition which is down.
+#[test]
+fn a_call_does_not_wait_for_rows_that_it_does_not_read_any_more() {
+    let mut hand = Hand::new(2, 1, Settings::default());
+    hand.register(compiled(POINTS));
+    hand.run(1000);
+    let [head, x, y] = [0, 1, 2].map(|number| hand.at(0, number));
+    let z = hand.at(1, 0);
+    hand.call(1, "put", &[head, x]);
+    hand.call(1, "put", &[y, 7]);
+    for client in 0..3 {
+        hand.call(client, "follow", &[head]);
+    }
+    let call = hand.begin(0, "follow", &[head]);
+    for _ in 0..2 {
+        let first = requests(&mut hand);
+        answer_all(&mut hand, first);
+    }
+    let second = requests(&mut hand);
+    assert!(second.len() == 1 && !read(&second[0]).waits, "{second:?}");
+    hand.net.crash(r(1));
+    hand.begin(2, "two", &[x, z]);
+    hand.net.settle();
+    call_meanwhile(&mut hand, "put", &[head, y]);
+    answer_all(&mut hand, second);
+    hand.run(30_000);
+    assert_eq!(hand.call(1, "follow", &[head]), [7], "a new call ends at once");
+    assert!(hand.outcome(call).is_some(), "it waits for a row that it does not read");
+}
