@@ -61,7 +61,8 @@
 //!
 //! # Bounds
 //! - 4096 requests wait for a leader, 16384 pieces of read-only calls for transactions, and 4096 requests for rows that are
-//!   held. Others are dropped and repeated by their clients.
+//!   held. 1024 requests wait for a set of procedures that is not in use yet. Others are dropped and repeated by their
+//!   clients.
 //! - A leader remembers answers to read-only calls of at most 2 MiB. What it has forgotten is sent again.
 //! - A leader coordinates at most 256 calls of silent clients at a time.
 //! - A deleted row stays as a row without columns. The store grows with the number of rows that were ever deleted.

@@ -1,7 +1,8 @@
 //! The reads of read-only calls (002 §4.1).
 //!
-//! Each piece is executed when no transaction conflicts with it any more, whatever the other pieces of the request wait
-//! for. If all had to be free of conflicts at one moment, a request of many pieces might wait for ever.
+//! If a request waits, each piece is executed when no transaction conflicts with it any more, whatever the other pieces
+//! wait for. If all had to be free of conflicts at one moment, a request of many pieces might wait for ever. A request that
+//! does not wait is executed at once, or not at all.
 //!
 //! A leader remembers the pieces of its last answers and the versions that they have read, so that a call which reads them
 //! again need not send them. Only the client that has got an answer knows its name. So what is remembered under the name is
