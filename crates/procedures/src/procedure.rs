@@ -111,6 +111,9 @@ impl Procedure {
     /// How many bytes of data a call takes up at most, beside its inputs: what all occurrences of its pieces get and return,
     /// and the rows that they write; or its results, if these are more. Saturates. Servers log these data in one piece, and
     /// send them so.
+    ///
+    /// # Panics
+    /// If a piece writes a row of a table that is not among `tables`.
     pub fn max_bytes(&self, tables: &[Table]) -> u64 {
         let sum = |sizes: &mut dyn Iterator<Item = u64>| sizes.fold(0, u64::saturating_add);
         let row = |table: &Table| {

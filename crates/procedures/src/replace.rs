@@ -42,11 +42,11 @@ impl fmt::Display for CannotReplace {
 impl core::error::Error for CannotReplace {}
 
 impl ProcedureSet {
-    /// How many procedures a keyspace has.
+    /// How many procedures a keyspace may have.
     pub const MAX_PROCEDURES: usize = 1_024;
-    /// How many tables a keyspace has, with those that no procedure uses any more.
+    /// How many tables a keyspace may have, with those that no procedure uses any more.
     pub const MAX_TABLES: usize = 1_024;
-    /// How many bytes the procedures and tables of a keyspace take up when they are encoded.
+    /// How many bytes the procedures and tables of a keyspace may take up when they are encoded.
     pub const MAX_BYTES: usize = 1 << 20;
 
     /// Checks that this set can replace one with these tables.

@@ -328,7 +328,8 @@ impl<'c, 't> PieceCompiler<'c, 't> {
             return Ok(());
         }
         let message = format!(
-            "row `{}` of table `{}` may be at another server than row `{}` of table `{}`: the leading {} and {} parts of their keys decide, and they differ; make it two pieces",
+            "row `{}` of table `{}` may be at another server than row `{}` of table `{}`: the leading {} and {} parts of their \
+             keys decide, and they differ; make it two pieces",
             name.text,
             table.name,
             row.name,

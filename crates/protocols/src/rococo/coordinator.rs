@@ -79,7 +79,7 @@ enum Phase {
 pub enum Timer {
     /// Repeat the unanswered messages of a request.
     Repeat(TxnId),
-    /// Ask again whether pieces of a read-only call conflict.
+    /// Go on with a read-only call that has paused.
     Resume(TxnId),
     /// Notify partitions of calls that were executed everywhere.
     Tell,
@@ -566,8 +566,7 @@ impl Coordinator {
         self.reads += 1;
         self.by_read.insert(self.reads, txn);
         let request = reading.on_forgotten(number, self.reads);
-        cx.set_timer(Timer::Repeat(txn), patience_with_leader(&self.group, 0));
-        self.send_all(request.into_iter().collect(), 0, cx);
+        self.send_reads(txn, request.into_iter().collect(), cx);
     }
 }
 

@@ -10,8 +10,11 @@
 //! Meanwhile others change what was read elsewhere, so a further round that waits mostly fails. Its leaders do not wait, but
 //! answer that pieces conflict. The call asks these leaders again after a pause, until nothing conflicts there. Then it
 //! begins the round again. It also pauses when several rounds in a row have found something else than those before them.
-//! Pauses become longer, from half of the time in which leaders have answered last to sixteen times as long. So calls that are
-//! unlucky do not keep leaders busy, and the less so the busier these are.
+//! Pauses become longer, from half of the time in which leaders have answered last to sixteen times that time. So calls that
+//! are unlucky do not keep leaders busy, and the less so the busier these are.
+//!
+//! If something conflicts for many pauses, the call forgets what it has read, and begins with a first round again. What has
+//! conflicted may be nothing that it would read now.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -27,7 +30,10 @@ use super::registered::Registered;
 use super::run::Requests;
 use crate::Mutated;
 
-/// After how many pauses in one round a call begins anew.
+/// After how many rounds in a row a call pauses, if it is not over.
+const ROUNDS_IN_A_ROW: u32 = 4;
+
+/// After how many pauses in one round a call begins anew, if something conflicts still.
 const PAUSES_IN_A_ROUND: u32 = 10;
 
 /// The shortest pause.
@@ -168,7 +174,8 @@ impl Reading {
         self.open.keys().copied()
     }
 
-    /// The requests that are to be sent, or the results. `number` makes the numbers of requests.
+    /// The requests that are to be sent, or the results. If there are neither, a request is open, or the call pauses
+    /// ([`Self::pause`]). `number` makes the numbers of requests.
     pub(super) fn proceed(
         &mut self,
         (group, now): (&Group, Timestamp),
@@ -177,7 +184,8 @@ impl Reading {
         if let Some(asked) = self.asked.take_if(|_| self.open.is_empty()) {
             self.took = now.since(asked);
         }
-        if self.open.is_empty() && self.pauses_in_round == PAUSES_IN_A_ROUND {
+        let still_conflicts = self.open.is_empty() && !self.later.is_empty();
+        if still_conflicts && self.pauses_in_round >= PAUSES_IN_A_ROUND {
             self.begin_anew();
         }
         while self.open.is_empty() && self.later.is_empty() {
@@ -192,7 +200,7 @@ impl Reading {
             if let Some(results) = self.walk(group) {
                 self.results = Some(results);
                 self.begin_round();
-                if self.round > 4 && self.round % 4 == 1 {
+                if self.round > 1 && self.round % ROUNDS_IN_A_ROW == 1 {
                     self.later = self.due_by_partition();
                     self.is_again = false;
                     return (Vec::new(), None);
@@ -220,7 +228,7 @@ impl Reading {
         self.read_all();
     }
 
-    /// Reads as in the first round. What has conflicted for long may be nothing that the call would read now.
+    /// Forgets what was read, and reads as in the first round.
     fn begin_anew(&mut self) {
         self.pieces.clear();
         self.later.clear();

@@ -598,8 +598,8 @@ impl Leader {
         for (txn, call) in silent {
             self.recover(txn, &call, common, cx);
         }
-        // Those that were executed here, and perhaps not elsewhere.
-        // Before a new set can be in use, all have to end, whatever the clocks of their clients say.
+        // Those that were executed here, and perhaps not elsewhere. A new set of procedures waits for the end of all of them,
+        // whatever the clocks of their clients say.
         let drains = self.is_draining(common);
         let old_us = match drains {
             true => u64::MAX,

@@ -198,21 +198,24 @@ impl Leader {
         cx.charge(asked.pieces.len());
         let found = vec![None; asked.pieces.len()];
         let mut open = OpenRead { found, of: asked, waiting: 0 };
-        let mut waits = Vec::new();
+        let mut conflicting = Vec::new();
         for at in 0..open.found.len() {
-            if let Some(txn) = self.read_piece(&mut open, at, common, cx) {
-                waits.push((txn, at));
+            // If it does not wait, nothing conflicts.
+            let conflict = if waits { self.conflict(&open.of.pieces[at]) } else { None };
+            match conflict {
+                Some(txn) => conflicting.push((txn, at)),
+                None => self.read_piece(&mut open, at, common, cx),
             }
         }
-        if waits.is_empty() {
+        if conflicting.is_empty() {
             return self.answer_read(name, open);
         }
-        if self.reads.parked_len + waits.len() > PARKED_AT_MOST {
+        if self.reads.parked_len + conflicting.len() > PARKED_AT_MOST {
             return;
         }
-        self.reads.parked_len += waits.len();
-        open.waiting = waits.len();
-        for (txn, at) in waits {
+        self.reads.parked_len += conflicting.len();
+        open.waiting = conflicting.len();
+        for (txn, at) in conflicting {
             self.reads.parked.entry(txn).or_default().push((name, at));
         }
         self.reads.open.insert(name, open);
@@ -223,14 +226,8 @@ impl Leader {
         piece.rows.iter().find_map(|(row, used)| self.accesses.conflict(row, *used))
     }
 
-    /// Executes a piece, or returns a transaction for which it has to wait.
-    fn read_piece(
-        &mut self,
-        open: &mut OpenRead,
-        at: usize,
-        common: &mut Common,
-        cx: &mut Cx<'_>,
-    ) -> Option<Version> {
+    /// Executes a piece with which nothing conflicts.
+    fn read_piece(&mut self, open: &mut OpenRead, at: usize, common: &mut Common, cx: &mut Cx<'_>) {
         let OpenRead { of: Asked { set, procedure, pieces }, found, .. } = open;
         let PieceRead { occurrence, rows: used_rows, known } = &mut pieces[at];
         let entry = self.proposals.next();
@@ -239,16 +236,13 @@ impl Leader {
         let mut is_known = known.is_some();
         let mut versions = known.iter().flatten();
         for (row, used) in used_rows {
-            if let Some(txn) = self.accesses.conflict(row, *used) {
-                return Some(txn);
-            }
             if is_known && used.looks() {
                 is_known = row.is_whole && versions.next() == Some(&rows.version(&row.key));
             }
         }
         if is_known && versions.next().is_none() {
             found[at] = Some(None);
-            return None;
+            return;
         }
         let piece = set.piece(*procedure, occurrence.piece).expect("it was checked");
         let outcome = piece.body.execute(set.tables(), &occurrence.arguments, &mut rows);
@@ -257,7 +251,6 @@ impl Leader {
         *known = versions;
         let versions = known.clone().unwrap_or_default();
         found[at] = Some((!is_same).then(|| Box::new(Found { outcome, versions })));
-        None
     }
 
     fn answer_read(&mut self, (to, number): Name, open: OpenRead) {
@@ -271,17 +264,15 @@ impl Leader {
         let parked = self.reads.parked.remove(&txn).unwrap_or_default();
         for (name, at) in parked {
             let mut open = self.reads.open.remove(&name).expect("a piece of it waits");
-            match self.read_piece(&mut open, at, common, cx) {
-                Some(txn) => {
-                    self.reads.parked.entry(txn).or_default().push((name, at));
-                }
-                None => {
-                    self.reads.parked_len -= 1;
-                    open.waiting -= 1;
-                    if open.waiting == 0 {
-                        self.answer_read(name, open);
-                        continue;
-                    }
+            if let Some(txn) = self.conflict(&open.of.pieces[at]) {
+                self.reads.parked.entry(txn).or_default().push((name, at));
+            } else {
+                self.read_piece(&mut open, at, common, cx);
+                self.reads.parked_len -= 1;
+                open.waiting -= 1;
+                if open.waiting == 0 {
+                    self.answer_read(name, open);
+                    continue;
                 }
             }
             self.reads.open.insert(name, open);
