@@ -11,9 +11,11 @@ use serried_model::{NodeId, TxnId, Version};
 use serried_procedures::{Datum, Operation, Outcome, Output, ProcedureSet, Registration};
 
 mod finishing;
+mod hand;
 mod hunted;
 mod merging;
 mod reading;
+mod sets;
 
 use super::{Coordinator, Mutation, Replica};
 use crate::{Mutated, testing};

@@ -7,7 +7,8 @@ use super::super::message::{
 use super::super::registered::Registered;
 use super::super::run::{Requests, Run, Step};
 use super::*;
-use hunted::{Hand, Hunt, explore_more};
+use hand::Hand;
+use hunted::{Hunt, explore_more};
 use serried_procedures::{Call, PieceId, placement_key};
 
 fn sent(step: Step) -> Requests {
@@ -69,7 +70,7 @@ fn a_start_that_is_lost_is_repeated_although_the_partition_has_executed_the_call
 fn calls_that_are_over_at_some_partitions_end_at_all() {
     for (seed, registers) in [(575, true), (801, true), (32, false), (130, false), (139, false)] {
         let hunt = Hunt { registers, ..hunted::NONE };
-        assert_eq!(explore_more(seed, 1, hunted::short(), hunt), Ok(()), "seed {seed}");
+        assert_eq!(explore_more(seed, 1, hand::short(), hunt), Ok(()), "seed {seed}");
     }
 }
 
@@ -77,7 +78,7 @@ fn calls_that_are_over_at_some_partitions_end_at_all() {
 #[test]
 fn a_call_that_is_not_answered_for_long_may_be_forgotten() {
     let merged = Hunt { more: More::Merged, ..hunted::NONE };
-    assert_eq!(explore_more(111, 1, hunted::short(), merged), Ok(()));
+    assert_eq!(explore_more(111, 1, hand::short(), merged), Ok(()));
 }
 
 fn occurrence(piece: u16, argument: Datum) -> Occurrence {

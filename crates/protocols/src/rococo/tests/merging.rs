@@ -123,8 +123,8 @@ fn rows_are_held_no_more_when_clients_have_left() {
 #[test]
 fn merged_pieces_are_forgotten_with_their_calls() {
     let merged = Hunt { more: More::Merged, ..hunted::NONE };
-    explore_more_all("merged", 15, 1, hunted::short(), merged);
-    let settings = Settings { outcomes_ms: 5000, ..hunted::short() };
+    explore_more_all("merged", 15, 1, hand::short(), merged);
+    let settings = Settings { outcomes_ms: 5000, ..hand::short() };
     explore_more_all("merged and cut", 10, 3, settings, Hunt { cuts: true, ..merged });
 }
 
@@ -132,7 +132,7 @@ fn merged_pieces_are_forgotten_with_their_calls() {
 fn calls_with_merged_pieces_end_before_the_next_set_is_in_use() {
     for more in [More::None, More::Merged] {
         let registers = Hunt { more, registers: true, ..hunted::NONE };
-        explore_more_all("registers", 10, 1, hunted::short(), registers);
+        explore_more_all("registers", 10, 1, hand::short(), registers);
     }
 }
 
@@ -230,12 +230,12 @@ fn a_repeated_piece_that_stands_once_is_found() {
 #[test]
 fn forgetting_before_all_have_ended_is_found() {
     let hunt = Hunt { mutation: Mutated::by(Mutation::ForgetsEarly), ..hunted::NONE };
-    assert!(is_found(30, |seed| explore_more(seed, 1, hunted::short(), hunt)));
+    assert!(is_found(30, |seed| explore_more(seed, 1, hand::short(), hunt)));
 }
 
 #[test]
 fn a_new_set_without_draining_is_found() {
     let mutation = Mutated::by(Mutation::DoesNotDrain);
     let hunt = Hunt { mutation, registers: true, ..hunted::NONE };
-    assert!(is_found(30, |seed| explore_more(seed, 1, hunted::short(), hunt)));
+    assert!(is_found(30, |seed| explore_more(seed, 1, hand::short(), hunt)));
 }

@@ -2,16 +2,12 @@
 
 use super::super::message::{Again, Message, Read, Reply, Request};
 use super::*;
-use hunted::{Hand, OF_HAND, compiled, other, r, short};
+use hand::{Hand, OF_HAND, compiled, r, short, with};
 
-type Envelope = testing::Envelope<Message>;
+pub(super) type Envelope = testing::Envelope<Message>;
 
 const LAST: &str = r#"
 [tables.head]
-key = { id = "int" }
-columns = { n = "int" }
-
-[tables.t]
 key = { id = "int" }
 columns = { n = "int" }
 
@@ -21,12 +17,6 @@ inputs = { a = "int" }
 rows = { row = { table = "head", key = ["a"] } }
 reads = ["row.n"]
 writes.row.n = "row.n + 1"
-
-[procedures.put]
-inputs = { a = "int", n = "int" }
-[procedures.put.pieces.one]
-rows = { row = { table = "t", key = ["a"] } }
-writes.row.n = "n"
 
 [procedures.last]
 inputs = { a = "int" }
@@ -43,7 +33,7 @@ outputs.n = "row.n"
 "#;
 
 /// Two partitions. The first input is a row of the first one, which is 5.
-fn two_partitions() -> (Hand, [i64; 2]) {
+pub(super) fn two_partitions() -> (Hand, [i64; 2]) {
     let mut hand = Hand::new(2, 1, short());
     hand.register(compiled(OF_HAND));
     hand.run(1000);
@@ -54,14 +44,14 @@ fn two_partitions() -> (Hand, [i64; 2]) {
 }
 
 /// Takes the requests of read-only calls that are under way, in the order of their partitions.
-fn requests(hand: &mut Hand) -> Vec<Envelope> {
+pub(super) fn requests(hand: &mut Hand) -> Vec<Envelope> {
     let is_read = |message: &Message| matches!(message, Message::Request(Request::Read(_)));
     let mut requests = hand.net.take(|(.., message)| is_read(message));
     requests.sort_by_key(|(_, to, _)| *to);
     requests
 }
 
-fn read((.., message): &Envelope) -> &Read {
+pub(super) fn read((.., message): &Envelope) -> &Read {
     match message {
         Message::Request(Request::Read(read)) => read,
         other => panic!("{other:?}"),
@@ -101,7 +91,7 @@ fn answer_all(hand: &mut Hand, requests: Vec<Envelope>) {
 }
 
 /// Begins a call, and returns its number and the requests of its second round.
-fn second_round(hand: &mut Hand, inputs: &[i64]) -> (u64, Vec<Envelope>) {
+pub(super) fn second_round(hand: &mut Hand, inputs: &[i64]) -> (u64, Vec<Envelope>) {
     let call = hand.begin(0, "get", inputs);
     let first = requests(hand);
     answer_all(hand, first);
@@ -245,7 +235,7 @@ fn a_request_that_was_not_answered_is_repeated_with_its_pieces() {
 #[test]
 fn pieces_that_a_call_does_not_read_any_more_are_not_read_again() {
     let mut hand = Hand::new(1, 1, short());
-    hand.register(compiled(LAST));
+    hand.register(with(LAST));
     hand.run(1000);
     hand.call(1, "advance", &[0]);
     hand.call(0, "last", &[0]);
@@ -274,7 +264,7 @@ fn pieces_that_a_call_does_not_read_any_more_are_not_read_again() {
 #[test]
 fn each_round_finds_its_pieces_anew() {
     let mut hand = Hand::new(1, 1, short());
-    hand.register(compiled(LAST));
+    hand.register(with(LAST));
     hand.run(1000);
     for number in 0..6 {
         hand.call(1, "put", &[number, 1 << number]);
@@ -508,64 +498,6 @@ fn a_call_that_pauses_can_be_given_up() {
     assert_eq!(hand.call(0, "get", &inputs), [6, 0]);
 }
 
-// Requests under sets that are not in use yet.
-
-#[test]
-fn the_first_calls_under_a_set_do_not_wait_for_timers() {
-    let mut hand = Hand::new(2, 1, short());
-    hand.register(compiled(OF_HAND));
-    let inputs = [hand.at(0, 0), hand.at(1, 0)];
-    let (write, read) = (hand.begin(0, "two", &inputs), hand.begin(1, "get", &inputs));
-    hand.run(30);
-    assert!(hand.outcome(write).is_some() && hand.outcome(read).is_some());
-}
-
-#[test]
-fn requests_under_sets_that_nobody_knows_stop_nothing() {
-    let (mut hand, inputs) = two_partitions();
-    let (_, second) = second_round(&mut hand, &inputs);
-    assert_eq!(second.len(), 2);
-    for request in second {
-        let mut forged = read(&request).clone();
-        forged.set = u64::MAX;
-        hand.net.deliver((request.0, request.1, Message::Request(Request::Read(forged))));
-    }
-    hand.register(other("more"));
-    assert_eq!(hand.call(0, "get", &inputs), [5, 0]);
-}
-
-/// A partition that has not put a set in use gets it before it drains for the next one.
-#[test]
-fn a_partition_uses_one_set_after_the_other() {
-    let mut hand = Hand::new(2, 1, short());
-    hand.register(compiled(OF_HAND));
-    hand.run(1000);
-    let of_set = |(_, to, message): &Envelope| match message {
-        Message::Request(Request::Install { version, .. }) if *to == r(1) => Some((*version, true)),
-        Message::Request(Request::Drain { version, .. }) if *to == r(1) => Some((*version, false)),
-        _ => None,
-    };
-    let is_lost = |envelope: &Envelope| of_set(envelope).is_some_and(|step| step != (2, false));
-    let mut steps = Vec::new();
-    for name in ["more", "others"] {
-        hand.operate(3, Operation::Register { set: other(name), replaces: None });
-        for _ in 0..500 {
-            loop {
-                let lost = hand.net.take(|envelope| is_lost(envelope));
-                steps.extend(lost.iter().filter_map(of_set));
-                if !hand.net.step_where(|envelope| !is_lost(envelope)) {
-                    break;
-                }
-            }
-            hand.net.wait(Duration::from_millis(1));
-            hand.net.ids().into_iter().for_each(|id| hand.net.fire_due(id));
-            hand.net.fire_due_clients();
-        }
-    }
-    steps.dedup();
-    assert_eq!(steps, [(2, true)], "{steps:?}");
-}
-
 // Damaged messages, and rows that a call does not read any more.
 
 fn of_read((.., message): &mut Envelope) -> &mut Read {
@@ -622,28 +554,7 @@ fn an_answer_with_too_few_pieces_does_not_count() {
     assert!(hand.outcome(later).is_some());
 }
 
-const POINTS: &str = r#"
-[tables.t]
-key = { id = "int" }
-columns = { n = "int" }
-
-[procedures.put]
-inputs = { a = "int", n = "int" }
-[procedures.put.pieces.one]
-rows = { row = { table = "t", key = ["a"] } }
-writes.row.n = "n"
-
-[procedures.two]
-inputs = { a = "int", b = "int" }
-[procedures.two.pieces.one]
-rows = { row = { table = "t", key = ["a"] } }
-reads = ["row.n"]
-writes.row.n = "row.n + 1"
-[procedures.two.pieces.other]
-rows = { row = { table = "t", key = ["b"] } }
-reads = ["row.n"]
-writes.row.n = "row.n + 1"
-
+const FOLLOW: &str = r#"
 [procedures.follow]
 inputs = { a = "int" }
 returns = { n = "row.n" }
@@ -661,7 +572,7 @@ outputs.n = "row.n"
 #[test]
 fn a_call_does_not_wait_for_rows_that_it_does_not_read_any_more() {
     let mut hand = Hand::new(2, 1, Settings::default());
-    hand.register(compiled(POINTS));
+    hand.register(with(FOLLOW));
     hand.run(1000);
     let [head, x, y] = [0, 1, 2].map(|number| hand.at(0, number));
     let z = hand.at(1, 0);
