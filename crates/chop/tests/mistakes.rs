@@ -185,6 +185,7 @@ fn what_is_no_expression_has_a_place() {
         "13:24",
         "there is no function `now` with these operands; there are size(x)",
     );
+    refused("source.balance >= amount", "now() == 1", "13:24", "list.distinct(), list.flatten(), ");
     refused("source.balance >= amount", "1.5 == 1.5", "13:21", "procedures have data of the types");
 }
 

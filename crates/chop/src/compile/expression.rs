@@ -293,7 +293,7 @@ impl Compiler<'_, '_> {
 
     fn no_function(&self, at: &IdedExpr, name: &str) -> Misplaced {
         const FUNCTIONS: &str = "size(x), sum(list), list.map(x, y), list.map(x, condition, y), list.filter(x, condition), \
-            list.all(x, condition), list.exists(x, condition), list.distinct(), lists.flatten(), exists(row), \
+            list.all(x, condition), list.exists(x, condition), list.distinct(), list.flatten(), exists(row), \
             left(text, bytes), range(from, to, most), string(int), math.least(a, b) and math.greatest(a, b)";
         self.wrong(
             at,
