@@ -62,6 +62,7 @@ fn unknown_keys_are_named_with_what_there_is() {
 fn types_are_checked() {
     refused("id = \"int\"", "id = \"integer\"", "3:15", "`integer` is not a type; there are `int`");
     refused("\"string(8)\"", "\"string(eight)\"", "4:38", "`string(eight)` is not a type");
+    refused(", max = 3 }", " }", "7:62", "a list needs `max`, the greatest number of its elements");
     refused(
         "source.balance >= amount",
         "source.balance - amount",

@@ -13,9 +13,6 @@ const USUAL_LENGTH: u32 = 256;
 /// The greatest length of a string, in bytes, and of a list, in elements.
 const MAX_LENGTH: u32 = 1 << 20;
 
-/// How many elements a list has at most if its type does not say.
-const USUAL_ELEMENTS: u32 = 100;
-
 /// How deep lists and records nest at most in a type that a file writes.
 const MAX_DEPTH: u32 = 8;
 
@@ -76,11 +73,13 @@ fn compile_nested(entry: Entry<'_>, source: &str, depth: u32) -> Compiled<Type> 
             };
             section.allow(&["list", "max"])?;
             let element = Box::new(compile_nested(element, source, depth + 1)?);
-            let max = section
-                .get("max")
-                .map(|max| max.number("the greatest length", 1, MAX_LENGTH))
-                .transpose()?;
-            Ok(Type::List { element, max: max.unwrap_or(USUAL_ELEMENTS) })
+            // It may also have been meant as a record, so no length is assumed.
+            let Some(max) = section.get("max") else {
+                let message = "a list needs `max`, the greatest number of its elements: { list = TYPE, max = N }; a record \
+                               can't have a field `list`";
+                return Err(Misplaced::new(section.span(), message));
+            };
+            Ok(Type::List { element, max: max.number("the greatest length", 1, MAX_LENGTH)? })
         }
         _ => {
             let text = entry.text("a type", source)?;
