@@ -2,6 +2,7 @@
 
 mod call;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -173,7 +174,10 @@ fn occurs(piece: &Piece) -> String {
 /// The columns that a piece reads and writes.
 fn uses(tables: &[Table], piece: &Piece) -> String {
     let mut uses: Vec<String> = Vec::new();
-    let mut add = |what: &str, columns: Vec<String>| {
+    let mut add = |what: &str, mut columns: Vec<String>| {
+        // Several rows of a piece may be of one table.
+        let mut named = BTreeSet::new();
+        columns.retain(|column| named.insert(column.clone()));
         if !columns.is_empty() {
             uses.push(format!("{what} {}", columns.join(", ")));
         }
@@ -204,4 +208,28 @@ fn uses(tables: &[Table], piece: &Piece) -> String {
             .collect(),
     );
     uses.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_column_of_several_rows_is_named_once() {
+        let text = r#"
+            [tables.t]
+            key = { id = "int" }
+            columns = { a = "int", b = "int" }
+            [procedures.p]
+            inputs = { id = "int" }
+            [procedures.p.pieces.move]
+            rows = { one = { table = "t", key = ["id"] }, same = { table = "t", key = ["id"] } }
+            reads = ["one.b", "same.a", "same.b"]
+            writes = { one.a = "one.b", same.a = "same.b + same.a" }
+            deletes = ["one", "same"]
+        "#;
+        let set = serried_chop::compile(text).unwrap();
+        let piece = &set.procedures[0].pieces[0];
+        assert_eq!(uses(&set.tables, piece), "reads t.b, t.a; writes t.a; deletes t");
+    }
 }
