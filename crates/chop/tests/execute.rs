@@ -189,3 +189,19 @@ fn two_accesses_of_one_row_see_one_another() {
         Some([Datum::Int(2), Datum::Int(9), Datum::from("")].into())
     );
 }
+
+#[test]
+fn of_two_writes_of_one_column_the_later_remains_and_deletions_come_last() {
+    let mut rows = Rows::default();
+    // The second parts of both keys are equal.
+    let both = "rows = { one = { table = \"log\", key = [\"x\", \"y\"] }, same = { table = \"log\", key = [\"x\", \"x\"] } }\n\
+                reads = [\"one.value\", \"same.value\"]\n\
+                writes = { same.value = \"one.value + 1\", one.value = \"same.value + 2\" }\n";
+    let key = [Datum::Int(1), Datum::Int(1)];
+    for wanted in [2, 4] {
+        execute(&set(both), &inputs(1, 1), &mut rows).unwrap();
+        assert_eq!(rows.read(1, &key), Some([Datum::Int(wanted)].into()));
+    }
+    execute(&set(&format!("{both}deletes = [\"same\"]")), &inputs(1, 1), &mut rows).unwrap();
+    assert!(rows.rows.is_empty());
+}
