@@ -42,6 +42,14 @@ returns = { first = "basket.items[0]" }
 rows = { row = { table = "basket", key = ["id"] } }
 reads = ["row.items"]
 outputs.items = "row.items"
+
+[procedures.share]
+inputs = { id = "int" }
+returns = { share = "basket.share" }
+[procedures.share.pieces.basket]
+rows = { row = { table = "basket", key = ["id"] } }
+reads = ["row.items"]
+outputs.share = "100 / size(row.items)"
 "#;
 
 fn set() -> ProcedureSet {
@@ -66,8 +74,8 @@ fn execute(
     Start { piece, occurrence, arguments }: &Start,
     rows: &mut Rows,
 ) -> Result<(), Refused> {
-    let body = &procedure.pieces[usize::from(piece.0)].body;
-    let outputs = body.execute(&set.tables, arguments, rows)?;
+    let declared = &procedure.pieces[usize::from(piece.0)];
+    let outputs = declared.execute(&set.tables, arguments, rows)?;
     assert_eq!(call.executed(procedure, (*piece, *occurrence), outputs), Ok(true));
     Ok(())
 }
@@ -175,7 +183,10 @@ fn a_call_that_reads_only_writes_nothing_and_may_fail_at_its_end() {
     let (set, mut rows) = (set(), Rows::default());
     assert!(procedure(&set, "look").is_read_only());
     let refused = run(&set, "look", vec![Datum::Int(1)], &mut rows).unwrap_err();
-    assert_eq!(refused.to_string(), "a piece failed: no element 0 in a list of 0; the first is 0");
+    let wanted = "result `first` failed: no element 0 in a list of 0; the first is 0";
+    assert_eq!(refused.to_string(), wanted);
+    let refused = run(&set, "share", vec![Datum::Int(1)], &mut rows).unwrap_err();
+    assert_eq!(refused.to_string(), "piece `basket` failed: division by zero");
     run(&set, "fill", vec![Datum::Int(1), ints(&[7])], &mut rows).unwrap();
     let before = rows.rows.clone();
     assert_eq!(run(&set, "look", vec![Datum::Int(1)], &mut rows), Ok(vec![Datum::Int(7)]));

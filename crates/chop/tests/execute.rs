@@ -58,7 +58,7 @@ fn execute(set: &ProcedureSet, inputs: &[Datum], rows: &mut Rows) -> Result<Vec<
             other => panic!("{other:?} is no input"),
         })
         .collect();
-    piece.body.execute(&set.tables, &arguments, rows)
+    piece.execute(&set.tables, &arguments, rows)
 }
 
 fn inputs(x: i64, y: i64) -> [Datum; 4] {
@@ -112,10 +112,10 @@ fn failures_are_reported_and_nothing_is_written() {
         let refused = execute(&set, &inputs(0, 9), &mut rows).expect_err(expression);
         assert_eq!((refused.to_string().as_str(), rows.writes), (wanted, 0));
     };
-    fails("1 / x", "a piece failed: division by zero");
-    fails("1 % x", "a piece failed: division by zero");
-    fails("list[y]", "a piece failed: no element 9 in a list of 3; the first is 0");
-    fails("list[x - 1]", "a piece failed: no element -1 in a list of 3; the first is 0");
+    fails("1 / x", "piece `piece` failed: division by zero");
+    fails("1 % x", "piece `piece` failed: division by zero");
+    fails("list[y]", "piece `piece` failed: no element 9 in a list of 3; the first is 0");
+    fails("list[x - 1]", "piece `piece` failed: no element -1 in a list of 3; the first is 0");
 }
 
 #[test]

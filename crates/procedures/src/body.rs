@@ -91,20 +91,29 @@ pub trait RowStore {
 pub enum Refused {
     /// A check does not hold. This is its message.
     Check(String),
-    /// An expression failed. This says how.
+    /// An expression failed. This says where and how: "piece `debit` failed: division by zero".
     Failure(String),
 }
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refused::Check(otherwise) => f.write_str(otherwise),
-            Refused::Failure(failure) => write!(f, "a piece failed: {failure}"),
+            Refused::Check(text) | Refused::Failure(text) => f.write_str(text),
         }
     }
 }
 
 impl core::error::Error for Refused {}
+
+impl Refused {
+    /// Says where a failure happened: in a piece or a result, which is `what`, called `name`. A check speaks for itself.
+    pub fn of(self, what: &str, name: &str) -> Refused {
+        match self {
+            Refused::Check(_) => self,
+            Refused::Failure(how) => Refused::Failure(format!("{what} `{name}` failed: {how}")),
+        }
+    }
+}
 
 impl From<Failure> for Refused {
     fn from(failure: Failure) -> Refused {
@@ -119,6 +128,7 @@ impl Body {
     }
 
     /// Executes the body on the rows of a server and returns its outputs. `arguments` are what the coordinator passes.
+    /// [`crate::Piece::execute`] also names the piece if it fails.
     ///
     /// # Errors
     /// If a check does not hold, or an expression fails. Nothing was written then.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Argument, Code, Datum, Failure, Field, Mismatch, Multiplicity, Piece, PieceId, Procedure,
-    Refused, Table,
+    Refused, Returned, Table,
 };
 
 /// A call under way: which pieces were started and executed, and what they returned.
@@ -85,7 +85,8 @@ impl Call {
                 let waits = matches!(self.progress(id), Progress::Waits);
                 if waits && piece.after.iter().all(|before| self.is_executed(*before)) {
                     let before = started.len();
-                    self.start_piece(id, piece, &mut started)?;
+                    self.start_piece(id, piece, &mut started)
+                        .map_err(|refused| refused.of("piece", &piece.name))?;
                     let missing = started.len() - before;
                     let once = piece.multiplicity == Multiplicity::Once;
                     let outputs = vec![None; missing];
@@ -180,14 +181,11 @@ impl Call {
     /// # Errors
     /// If a result can't be computed; this happens to calls that write nothing.
     pub fn results(&self, procedure: &Procedure) -> Result<Vec<Datum>, Refused> {
-        let result = |(code, arguments, slots): (&Code, &[Argument], u16)| {
-            Ok(code.evaluate(&mut self.frame(arguments, slots))?)
+        let result = |Returned { field, arguments, code, slots }: &Returned| {
+            let result = code.evaluate(&mut self.frame(arguments, *slots));
+            result.map_err(|failure| Refused::from(failure).of("result", &field.name))
         };
-        let returns = procedure.returns.iter();
-        returns
-            .map(|returned| (&returned.code, returned.arguments.as_slice(), returned.slots))
-            .map(result)
-            .collect()
+        procedure.returns.iter().map(result).collect()
     }
 
     fn progress(&self, PieceId(at): PieceId) -> &Progress {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Body, Code, Datum, Field, Mismatch, Table, Type};
+use crate::{Body, Code, Datum, Field, Mismatch, Refused, RowStore, Table, Type};
 
 /// Tables, and procedures that use them. The offline checker accepts or refuses a set as a whole.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -155,6 +155,20 @@ impl Piece {
             return Err(Mismatch { place: String::new(), wanted, found });
         }
         self.argument_types.iter().zip(arguments).try_for_each(|(of, datum)| of.check(datum))
+    }
+
+    /// Executes its body on the rows of a server and returns its outputs. `arguments` are what the coordinator passes.
+    ///
+    /// # Errors
+    /// If a check does not hold, or an expression fails; then the piece is named. Nothing was written in either case.
+    pub fn execute(
+        &self,
+        tables: &[Table],
+        arguments: &[Datum],
+        store: &mut dyn RowStore,
+    ) -> Result<Vec<Datum>, Refused> {
+        let outputs = self.body.execute(tables, arguments, store);
+        outputs.map_err(|refused| refused.of("piece", &self.name))
     }
 
     /// How many occurrences it has at most.

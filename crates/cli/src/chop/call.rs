@@ -53,8 +53,8 @@ fn execute(
             Err(refused) => return Ok(Err(refused)),
         };
         for start in started {
-            let body = &procedure.pieces[usize::from(start.piece.0)].body;
-            match body.execute(&set.tables, &start.arguments, rows) {
+            let piece = &procedure.pieces[usize::from(start.piece.0)];
+            match piece.execute(&set.tables, &start.arguments, rows) {
                 Ok(outputs) => {
                     call.executed(procedure, (start.piece, start.occurrence), outputs)?;
                 }

@@ -101,7 +101,7 @@ impl Execution {
                     Some(outcome) => outcome.clone(),
                     None => {
                         let tables = &set.set().tables;
-                        let outcome = piece.body.execute(tables, &start.arguments, rows);
+                        let outcome = piece.execute(tables, &start.arguments, rows);
                         self.own.insert(place, outcome.clone());
                         let (piece, number) = place;
                         new.push(PieceResult { piece, number, outcome: outcome.clone() });
@@ -112,7 +112,9 @@ impl Execution {
                     Ok(outputs) => {
                         let wrong = call.executed(procedure, place, outputs).err();
                         // No compiler has made a set in which this happens.
-                        wrong.map(|wrong| Refused::Failure(wrong.to_string()))
+                        wrong.map(|wrong| {
+                            Refused::Failure(wrong.to_string()).of("piece", &piece.name)
+                        })
                     }
                     Err(refused) => Some(refused),
                 };

@@ -276,10 +276,10 @@ impl State {
                 Err(refused) => return Outcome::Refused(refused),
             };
             for start in started {
-                let body = &procedure.pieces[usize::from(start.piece.0)].body;
+                let piece = &procedure.pieces[usize::from(start.piece.0)];
                 let rows: &mut dyn RowStore =
                     if forgets { &mut Forgetful(&mut self.rows) } else { &mut self.rows };
-                let outputs = match body.execute(&set.tables, &start.arguments, rows) {
+                let outputs = match piece.execute(&set.tables, &start.arguments, rows) {
                     Ok(outputs) => outputs,
                     Err(refused) => return Outcome::Refused(refused),
                 };

@@ -151,10 +151,10 @@ impl Program for Pieces {
         let at = usize::from(self.procedure);
         let (declared, tables) = (&self.set.set.procedures[at].pieces, &self.set.set.tables);
         for Occurrence { piece, number, arguments } in &self.pieces {
-            let body = &declared[usize::from(piece.0)].body;
+            let of = &declared[usize::from(piece.0)];
             let footprint = &self.set.footprints[at][usize::from(piece.0)];
-            let mut store = Store { rows, tables, body, footprint, uses: &self.uses };
-            match body.execute(tables, arguments, &mut store) {
+            let mut store = Store { rows, tables, body: &of.body, footprint, uses: &self.uses };
+            match of.execute(tables, arguments, &mut store) {
                 Ok(outputs) => {
                     ran.pieces.push(Returned { piece: *piece, number: *number, outputs })
                 }

@@ -242,7 +242,7 @@ impl Leader {
                     }
                 });
             }
-            let execute = || piece.body.execute(set.tables(), &occurrence.arguments, &mut rows);
+            let execute = || piece.execute(set.tables(), &occurrence.arguments, &mut rows);
             let outcome = (kind == Kind::Immediate).then(execute);
             live.start(occurrence, outcome.clone());
             outcomes.push(outcome);

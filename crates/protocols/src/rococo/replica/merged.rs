@@ -345,8 +345,8 @@ impl Leader {
         let rows = Rows::new(&mut common.table, &mut self.unapplied, cx.store(), entry);
         let mut rows = Tried { rows, written: BTreeMap::new() };
         let outcome = |Occurrence { piece, number, arguments }: &Occurrence| {
-            let body = &set.piece(call.procedure, *piece).expect("it was checked").body;
-            let outcome = Some(body.execute(set.tables(), arguments, &mut rows));
+            let declared = set.piece(call.procedure, *piece).expect("it was checked");
+            let outcome = Some(declared.execute(set.tables(), arguments, &mut rows));
             StartedPiece { piece: *piece, number: *number, outcome }
         };
         held.pieces.iter().map(outcome).collect()

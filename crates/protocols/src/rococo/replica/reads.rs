@@ -245,7 +245,7 @@ impl Leader {
             return;
         }
         let piece = set.piece(*procedure, occurrence.piece).expect("it was checked");
-        let outcome = piece.body.execute(set.tables(), &occurrence.arguments, &mut rows);
+        let outcome = piece.execute(set.tables(), &occurrence.arguments, &mut rows);
         let versions = Some(rows.read);
         let is_same = *known == versions;
         *known = versions;
