@@ -280,22 +280,41 @@ impl Session {
             }
             _ => {
                 let known = self.keyspace.run(&name, arguments, self.printer).await?;
-                known.ok_or_else(|| self.misunderstood(&name))?;
+                known.ok_or_else(|| self.misunderstood(&name, arguments.len()))?;
             }
         }
         Ok(true)
     }
 
-    /// Why a statement that begins with `name` is none of those that there are.
-    fn misunderstood(&self, name: &str) -> anyhow::Error {
+    /// Why a statement that begins with `name` and has so many words behind it is none of those that there are.
+    fn misunderstood(&self, name: &str, arguments: usize) -> anyhow::Error {
         let usage = |line: &'static str| line.split("  ").next().unwrap_or(line);
         let mut usages = self.keyspace.help().lines().map(usage);
         match usages.find(|usage| usage.split(' ').next() == Some(name)) {
-            Some(usage) => anyhow::anyhow!(
-                "`{name}` is written as `{usage}`: quote a key or a value with spaces"
-            ),
+            Some(usage) => {
+                let problem = miscounted(usage, arguments);
+                anyhow::anyhow!("`{name}` is written as `{usage}`: {problem}")
+            }
             None => anyhow::anyhow!("`{name}` can't be understood: try `help`"),
         }
+    }
+}
+
+/// What is wrong with a statement that is written as `usage` and has another number of words behind its name.
+fn miscounted(usage: &str, arguments: usize) -> String {
+    let words = usage.split(' ').skip(1);
+    let needed = words.clone().take_while(|word| !word.starts_with('[')).count();
+    let wanted: Vec<&str> = words.map(|word| word.trim_matches(['[', ']', '.'])).collect();
+    // Words between brackets are left out together.
+    let end = if arguments < needed { needed } else { wanted.len() };
+    match wanted.get(arguments..end) {
+        Some([missing]) => format!("{missing} is missing"),
+        Some([others @ .., last]) => format!("{} and {last} are missing", others.join(", ")),
+        _ if wanted.contains(&"KEY") => "quote a key or a value with spaces".to_string(),
+        _ if wanted.contains(&"FILE") || wanted.contains(&"KEYSPACE") => {
+            "quote a name with spaces".to_string()
+        }
+        _ => "there are too many words".to_string(),
     }
 }
 
@@ -313,4 +332,24 @@ pub(crate) fn split(line: &str) -> Option<Vec<String>> {
     let statements = statements(line).ok()?;
     let [words] = &*statements else { return None };
     Some(words.iter().map(Word::text).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_named_and_quotes_are_for_too_many_words() {
+        assert_eq!(miscounted("put KEY VALUE", 0), "KEY and VALUE are missing");
+        assert_eq!(miscounted("put KEY VALUE", 1), "VALUE is missing");
+        assert_eq!(miscounted("put KEY VALUE", 3), "quote a key or a value with spaces");
+        assert_eq!(miscounted("get KEY...", 0), "KEY is missing");
+        assert_eq!(miscounted("cas KEY EXPECTED NEW", 0), "KEY, EXPECTED and NEW are missing");
+        assert_eq!(miscounted("add KEY NUMBER [LEAST MOST]", 1), "NUMBER is missing");
+        assert_eq!(miscounted("add KEY NUMBER [LEAST MOST]", 3), "MOST is missing");
+        assert_eq!(miscounted("call NAME [INPUT=VALUE]...", 0), "NAME is missing");
+        assert_eq!(miscounted("register FILE", 2), "quote a name with spaces");
+        assert_eq!(miscounted("outcome TXN", 2), "there are too many words");
+        assert_eq!(miscounted("begin", 1), "there are too many words");
+    }
 }
