@@ -156,7 +156,7 @@ impl Reader<'_> {
         Ok(Value::Array(elements))
     }
 
-    /// A number, `true` or `false`.
+    /// A number, `true`, `false` or `null`. No input is null, and its type is named if it is refused.
     fn plain(&mut self) -> Result<Value, Misread> {
         let (line, column) = (self.line, self.column);
         let word = self.word();
@@ -164,12 +164,14 @@ impl Reader<'_> {
             "" => return Err(self.wanted("a value")),
             "true" => return Ok(Value::Bool(true)),
             "false" => return Ok(Value::Bool(false)),
+            "null" => return Ok(Value::Null),
             _ => {}
         }
         // A number that is not whole is no input, and is refused with the input's name.
         let number = word.parse::<i64>().map(Number::from);
         let number = number.ok().or_else(|| word.parse().ok().and_then(Number::from_f64));
-        let problem = || format!("`{word}` is no number: put a text in quotes");
+        let problem =
+            || format!("`{word}` is neither a number nor true or false: put a text in quotes");
         number.map(Value::Number).ok_or_else(|| Misread { line, column, problem: problem() })
     }
 
@@ -239,7 +241,7 @@ mod tests {
         assert_eq!(wrong("{w: 1 d: 2}"), at(1, 7, "wanted `,` or `}`, found `d`"));
         assert_eq!(wrong("{w: 1,\n  7: 2}"), at(2, 3, "wanted the name of an input, found `7`"));
         assert_eq!(wrong("{w: }"), at(1, 5, "wanted a value, found `}`"));
-        let text = "`seven` is no number: put a text in quotes";
+        let text = "`seven` is neither a number nor true or false: put a text in quotes";
         assert_eq!(wrong("{w: 1,\nd: seven}"), at(2, 4, text));
         assert_eq!(wrong("{w: 1, w: 2}"), at(1, 8, "`w` is there twice"));
         assert_eq!(wrong("{w: [1, 2"), at(1, 10, "wanted `,` or `]`, found the end"));

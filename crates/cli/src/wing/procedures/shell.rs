@@ -184,6 +184,9 @@ mod tests {
         assert_eq!(Value::Object(typed("{id: 7, note: \"8 is\", ids: [1, 2]}").unwrap()), wanted);
         let misread = typed("{id: 7, note: 8 is}").unwrap_err().to_string();
         assert_eq!(misread, "line 1, column 17 of the inputs: wanted `,` or `}`, found `i`");
+        let null = typed("{id: null, note: '', ids: []}").unwrap();
+        let error = data::inputs(&procedure(), &null).unwrap_err();
+        assert_eq!(format!("{error:#}"), "the inputs of `p`: `id`: wanted int, found null");
         let error = data::inputs(&procedure(), &typed("id=7 other=1").unwrap()).unwrap_err();
         assert!(
             format!("{error:#}").contains("the inputs of `p`: there is no `other`"),
