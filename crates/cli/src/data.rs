@@ -6,6 +6,8 @@ use anyhow::Context;
 use serde_json::{Map, Value, json};
 use serried_procedures::{Datum, Field, Procedure, Type};
 
+use crate::shell::braces;
+
 /// A datum of the type `of`. The error says what is wrong, and where.
 pub(crate) fn datum(of: &Type, value: &Value) -> anyhow::Result<Datum> {
     let wanted = || anyhow::anyhow!("wanted {of}, found {}", shown(value));
@@ -56,11 +58,16 @@ pub(crate) fn inputs(
     data(&procedure.inputs, object).with_context(|| format!("the inputs of `{}`", procedure.name))
 }
 
-/// The value that a word stands for as an input of this type: JSON, or simply a text.
-pub(crate) fn word(of: &Type, word: &str) -> Value {
-    match of {
-        Type::String { .. } | Type::Bytes { .. } => Value::from(word),
-        _ => serde_json::from_str(word).unwrap_or_else(|_| Value::from(word)),
+/// The value that a word stands for as an input of this type: JSON as between braces, or simply a text. The error says
+/// what is wrong with a list or a record.
+pub(crate) fn word(of: &Type, word: &str) -> anyhow::Result<Value> {
+    if let Type::String { .. } | Type::Bytes { .. } = of {
+        return Ok(Value::from(word));
+    }
+    match braces::value(word) {
+        Err(misread) if word.trim_start().starts_with(['[', '{']) => Err(misread.into()),
+        // Another word is refused as it was typed, with the type that is wanted.
+        read => Ok(read.unwrap_or_else(|_| Value::from(word))),
     }
 }
 
@@ -157,9 +164,16 @@ mod tests {
 
     #[test]
     fn a_word_is_json_or_a_text() {
-        assert_eq!(word(&Type::Int, "7"), json!(7));
-        assert_eq!(word(&Type::String { max: 9 }, "7"), json!("7"));
-        assert_eq!(word(&line(), "[]"), json!([]));
-        assert!(datum(&Type::Int, &word(&Type::Int, "seven")).is_err());
+        assert_eq!(word(&Type::Int, "7").unwrap(), json!(7));
+        assert_eq!(word(&Type::String { max: 9 }, "7").unwrap(), json!("7"));
+        assert_eq!(word(&line(), "[]").unwrap(), json!([]));
+        let refused = |text| datum(&Type::Int, &word(&Type::Int, text).unwrap()).unwrap_err();
+        assert_eq!(refused("seven").to_string(), "wanted int, found \"seven\"");
+        let large = "wanted int, found \"100000000000000000000\"";
+        assert_eq!(refused("100000000000000000000").to_string(), large);
+        assert_eq!(
+            word(&line(), "[{item: 100000000000000000000}]").unwrap_err().to_string(),
+            "line 1, column 9 of the value: `100000000000000000000` is no integer of 64 bits; a text needs quotes"
+        );
     }
 }

@@ -3,16 +3,18 @@
 use std::iter::Peekable;
 use std::str::Chars;
 
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Value};
 
 /// How deep lists and records may nest.
 const DEEPEST: usize = 32;
 
 /// Why inputs can't be read, and where.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}, column {column} of the inputs: {problem}")]
+#[error("line {line}, column {column} of the {of}: {problem}")]
 pub(crate) struct Misread {
-    /// Both count from 1, columns in characters, from the opening brace.
+    /// What is read: inputs, or a value.
+    of: &'static str,
+    /// Both count from 1, columns in characters, from the first one.
     line: usize,
     column: usize,
     problem: String,
@@ -20,24 +22,44 @@ pub(crate) struct Misread {
 
 /// Reads `{name: value, ..}`, and nothing behind it.
 pub(crate) fn read(text: &str) -> Result<Map<String, Value>, Misread> {
-    let mut reader = Reader { rest: text.chars().peekable(), line: 1, column: 1 };
+    let mut reader = Reader::new("inputs", text);
     reader.skip_space();
     let fields = reader.record(0)?;
-    reader.skip_space();
-    match reader.peek() {
-        None => Ok(fields),
-        Some(behind) => Err(reader.wrong(format!("`{behind}` is behind the closing brace"))),
-    }
+    reader.end("the closing brace")?;
+    Ok(fields)
+}
+
+/// Reads one value, and nothing behind it.
+pub(crate) fn value(text: &str) -> Result<Value, Misread> {
+    let mut reader = Reader::new("value", text);
+    let value = reader.value(0)?;
+    reader.end("the value")?;
+    Ok(value)
 }
 
 struct Reader<'a> {
+    /// What it reads, for messages.
+    of: &'static str,
     rest: Peekable<Chars<'a>>,
     /// Of the next character.
     line: usize,
     column: usize,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    fn new(of: &'static str, text: &'a str) -> Reader<'a> {
+        Reader { of, rest: text.chars().peekable(), line: 1, column: 1 }
+    }
+
+    /// Refuses what is behind the last part.
+    fn end(&mut self, last: &str) -> Result<(), Misread> {
+        self.skip_space();
+        match self.peek() {
+            None => Ok(()),
+            Some(behind) => Err(self.wrong(format!("`{behind}` is behind {last}"))),
+        }
+    }
+
     fn peek(&mut self) -> Option<char> {
         self.rest.peek().copied()
     }
@@ -59,7 +81,11 @@ impl Reader<'_> {
 
     /// At the next character, there is this problem.
     fn wrong(&self, problem: String) -> Misread {
-        Misread { line: self.line, column: self.column, problem }
+        self.wrong_at((self.line, self.column), problem)
+    }
+
+    fn wrong_at(&self, (line, column): (usize, usize), problem: String) -> Misread {
+        Misread { of: self.of, line, column, problem }
     }
 
     /// Something else was wanted than the next character.
@@ -96,13 +122,13 @@ impl Reader<'_> {
         let mut fields = Map::new();
         let mut goes_on = self.peek() != Some('}');
         while goes_on {
-            let (line, column) = (self.line, self.column);
+            let place = (self.line, self.column);
             let name = self.name()?;
             self.skip_space();
             self.take(':')?;
             let value = self.value(depth + 1)?;
             if fields.insert(name.clone(), value).is_some() {
-                return Err(Misread { line, column, problem: format!("`{name}` is there twice") });
+                return Err(self.wrong_at(place, format!("`{name}` is there twice")));
             }
             goes_on = self.goes_on('}')?;
         }
@@ -156,9 +182,9 @@ impl Reader<'_> {
         Ok(Value::Array(elements))
     }
 
-    /// A number, `true`, `false` or `null`. No input is null, and its type is named if it is refused.
+    /// A number, `true` or `false`; or `null`, which is no input, and is refused with the type that is wanted.
     fn plain(&mut self) -> Result<Value, Misread> {
-        let (line, column) = (self.line, self.column);
+        let place = (self.line, self.column);
         let word = self.word();
         match &*word {
             "" => return Err(self.wanted("a value")),
@@ -167,12 +193,15 @@ impl Reader<'_> {
             "null" => return Ok(Value::Null),
             _ => {}
         }
-        // A number that is not whole is no input, and is refused with the input's name.
-        let number = word.parse::<i64>().map(Number::from);
-        let number = number.ok().or_else(|| word.parse().ok().and_then(Number::from_f64));
-        let problem =
-            || format!("`{word}` is neither a number nor true or false: put a text in quotes");
-        number.map(Value::Number).ok_or_else(|| Misread { line, column, problem: problem() })
+        let is_number = |first: char| first.is_ascii_digit() || "+-.".contains(first);
+        word.parse::<i64>().map(Value::from).map_err(|_| {
+            // There are no other numbers. As JSON it would be shown otherwise than it was typed.
+            let problem = match word.starts_with(is_number) {
+                true => "is no integer of 64 bits; a text needs quotes",
+                false => "is neither a number nor true or false: put a text in quotes",
+            };
+            self.wrong_at(place, format!("`{word}` {problem}"))
+        })
     }
 
     /// A text between these quotes, with the escapes of JSON.
@@ -192,21 +221,34 @@ impl Reader<'_> {
     }
 
     /// The rest of an escape, behind the backslash at `place`.
-    fn escape(&mut self, (line, column): (usize, usize)) -> Result<char, Misread> {
-        let wrong = |problem: &str| Misread { line, column, problem: problem.to_string() };
-        match self.next() {
+    fn escape(&mut self, place: (usize, usize)) -> Result<char, Misread> {
+        let escaped = match self.next() {
+            Some('b') => Ok('\u{8}'),
+            Some('f') => Ok('\u{c}'),
             Some('n') => Ok('\n'),
             Some('r') => Ok('\r'),
             Some('t') => Ok('\t'),
-            Some('u') => {
-                let digits: String = (0..4).filter_map(|_| self.next()).collect();
-                let code = u32::from_str_radix(&digits, 16).ok();
-                code.and_then(char::from_u32)
-                    .ok_or_else(|| wrong("\\u has four hexadecimal digits"))
-            }
+            Some('u') => self.unicode().ok_or("\\u has four hexadecimal digits"),
             Some(character @ ('"' | '\'' | '\\' | '/')) => Ok(character),
-            _ => Err(wrong("there is no such escape: a backslash is \\\\")),
+            _ => Err("there is no such escape: a backslash is \\\\"),
+        };
+        escaped.map_err(|problem| self.wrong_at(place, problem.to_string()))
+    }
+
+    /// The character behind `\u`. JSON writes one that has more than 16 bits as two.
+    fn unicode(&mut self) -> Option<char> {
+        let first = self.unit()?;
+        let mut units = vec![first];
+        if matches!(first, 0xd800..0xdc00) {
+            let goes_on = self.next() == Some('\\') && self.next() == Some('u');
+            units.push(self.unit().filter(|_| goes_on)?);
         }
+        char::decode_utf16(units).next()?.ok()
+    }
+
+    fn unit(&mut self) -> Option<u16> {
+        let digits: String = (0..4).filter_map(|_| self.next()).collect();
+        u16::from_str_radix(&digits, 16).ok()
     }
 }
 
@@ -228,8 +270,9 @@ mod tests {
         assert_eq!(Value::Object(read(plain).unwrap()), wanted);
         assert_eq!(Value::Object(read(&wanted.to_string()).unwrap()), wanted);
         assert_eq!(read(" { } ").unwrap(), Map::new());
-        let escapes = read(r#"{a: '\'\n\u00fc', b: 1.5}"#).unwrap();
-        assert_eq!(Value::Object(escapes), json!({ "a": "'\nü", "b": 1.5 }));
+        let escapes = read(r#"{a: '\'\n\u00fc\ud83d\ude00'}"#).unwrap();
+        assert_eq!(Value::Object(escapes), json!({ "a": "'\nü😀" }));
+        assert_eq!(value(" [1, {a: 2}] ").unwrap(), json!([1, { "a": 2 }]));
     }
 
     #[test]
@@ -243,6 +286,12 @@ mod tests {
         assert_eq!(wrong("{w: }"), at(1, 5, "wanted a value, found `}`"));
         let text = "`seven` is neither a number nor true or false: put a text in quotes";
         assert_eq!(wrong("{w: 1,\nd: seven}"), at(2, 4, text));
+        let large = "`100000000000000000000` is no integer of 64 bits; a text needs quotes";
+        assert_eq!(wrong("{w: 100000000000000000000}"), at(1, 5, large));
+        assert!(wrong("{w: [1.5]}").contains("column 6 of the inputs: `1.5` is no integer"));
+        assert!(wrong("{w: '\\ud83d'}").contains("\\u has four hexadecimal digits"));
+        let behind = value("[1] 2").unwrap_err().to_string();
+        assert_eq!(behind, "line 1, column 5 of the value: `2` is behind the value");
         assert_eq!(wrong("{w: 1, w: 2}"), at(1, 8, "`w` is there twice"));
         assert_eq!(wrong("{w: [1, 2"), at(1, 10, "wanted `,` or `]`, found the end"));
         let quote = "the quote \" that begins here is not closed";

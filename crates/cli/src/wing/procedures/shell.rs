@@ -123,8 +123,12 @@ fn object(procedure: &Procedure, words: &[String]) -> anyhow::Result<Map<String,
             format!("`{word}` is no INPUT=VALUE: `{}` takes {inputs}", procedure.name)
         })?;
         let field = procedure.inputs.iter().find(|field| field.name == name);
-        // A name that there is not is refused with the others.
-        let value = field.map_or_else(|| Value::from(value), |field| data::word(&field.of, value));
+        let value = match field {
+            Some(field) => data::word(&field.of, value)
+                .with_context(|| format!("the inputs of `{}`: `{name}`", procedure.name))?,
+            // A name that there is not is refused with the others.
+            None => Value::from(value),
+        };
         Ok((name.to_string(), value))
     };
     words.iter().map(pair).collect()
