@@ -117,7 +117,7 @@ fn object(procedure: &Procedure, words: &[String]) -> anyhow::Result<Map<String,
     {
         return Ok(braces::read(json)?);
     }
-    let pair = |word: &String| {
+    let pair = |word: &String| -> anyhow::Result<(String, Value)> {
         let (name, value) = word.split_once('=').with_context(|| {
             let inputs = data::declared(&procedure.inputs);
             format!("`{word}` is no INPUT=VALUE: `{}` takes {inputs}", procedure.name)
@@ -131,7 +131,14 @@ fn object(procedure: &Procedure, words: &[String]) -> anyhow::Result<Map<String,
         };
         Ok((name.to_string(), value))
     };
-    words.iter().map(pair).collect()
+    let mut inputs = Map::new();
+    for word in words {
+        let (name, value) = pair(word)?;
+        if inputs.insert(name.clone(), value).is_some() {
+            anyhow::bail!("the inputs of `{}`: `{name}` is there twice", procedure.name);
+        }
+    }
+    Ok(inputs)
 }
 
 fn show(results: &Results, printer: Printer) {
@@ -188,6 +195,10 @@ mod tests {
         assert_eq!(Value::Object(typed("{id: 7, note: \"8 is\", ids: [1, 2]}").unwrap()), wanted);
         let misread = typed("{id: 7, note: 8 is}").unwrap_err().to_string();
         assert_eq!(misread, "line 1, column 17 of the inputs: wanted `,` or `}`, found `i`");
+        for twice in ["id=7 note=a id=7", "{id: 7, note: 'a', id: 7}"] {
+            let error = typed(twice).unwrap_err().to_string();
+            assert!(error.ends_with("`id` is there twice"), "{error}");
+        }
         let null = typed("{id: null, note: '', ids: []}").unwrap();
         let error = data::inputs(&procedure(), &null).unwrap_err();
         assert_eq!(format!("{error:#}"), "the inputs of `p`: `id`: wanted int, found null");
