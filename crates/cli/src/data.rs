@@ -77,10 +77,7 @@ pub(crate) fn value(of: &Type, datum: &Datum) -> Value {
         (_, Datum::Bool(bool)) => json!(bool),
         (_, Datum::Int(int)) => json!(int),
         (_, Datum::String(text)) => json!(text),
-        (_, Datum::Bytes(bytes)) => {
-            let digits = bytes.as_bytes().iter().map(|byte| format!("{byte:02x}"));
-            json!(digits.collect::<String>())
-        }
+        (_, Datum::Bytes(bytes)) => json!(hexadecimal(bytes.as_bytes())),
         (Type::List { element, .. }, Datum::List(data)) => {
             data.iter().map(|datum| value(element, datum)).collect()
         }
@@ -102,6 +99,11 @@ pub(crate) fn declared(fields: &[Field]) -> String {
     }
     let fields = fields.iter().map(|Field { name, of }| format!("{name} ({of})"));
     fields.collect::<Vec<_>>().join(", ")
+}
+
+/// Bytes as inputs and results have them.
+pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn bytes(digits: &str) -> Option<Vec<u8>> {

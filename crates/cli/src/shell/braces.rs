@@ -230,7 +230,7 @@ impl<'a> Reader<'a> {
             Some('t') => Ok('\t'),
             Some('u') => self.unicode().ok_or("\\u has four hexadecimal digits"),
             Some(character @ ('"' | '\'' | '\\' | '/')) => Ok(character),
-            _ => Err("there is no such escape: a backslash is \\\\"),
+            _ => Err("there is no such escape, only \\n \\r \\t \\b \\f \\uNNNN \\\" \\' \\/ \\\\"),
         };
         escaped.map_err(|problem| self.wrong_at(place, problem.to_string()))
     }

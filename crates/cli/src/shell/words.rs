@@ -12,17 +12,28 @@ use std::str::Chars;
 use serried::{Key, Value};
 
 /// A word without its quotes.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Word {
     bytes: Vec<u8>,
     /// Whether a part of it was quoted or escaped.
     is_quoted: bool,
+    /// Whether there was an escape for a byte.
+    has_byte: bool,
 }
 
 impl Word {
     /// The word as text. Bytes that are not UTF-8 are replaced.
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.bytes).into_owned()
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Whether a byte of it was typed as an escape, such as `\x0a` or `\n`.
+    pub(crate) fn has_byte(&self) -> bool {
+        self.has_byte
     }
 
     /// Whether it is `name`, as a name and not as a quoted key or value.
@@ -106,13 +117,13 @@ impl Reader<'_> {
     }
 
     fn word(&mut self) -> Result<Word, Malformed> {
-        let mut word = Word { bytes: Vec::new(), is_quoted: false };
+        let mut word = Word::default();
         while let Some(next) = self.peek().filter(|c| !c.is_whitespace() && *c != ';') {
             self.next();
             word.is_quoted |= matches!(next, '\'' | '"' | '\\');
             match next {
-                '\'' | '"' => self.until_quote(next, &mut word.bytes)?,
-                '\\' => self.escape(&mut word.bytes)?,
+                '\'' | '"' => self.until_quote(next, &mut word)?,
+                '\\' => self.escape(&mut word)?,
                 _ => push(next, &mut word.bytes),
             }
         }
@@ -122,7 +133,7 @@ impl Reader<'_> {
     /// The inputs of a call, as they are typed, up to the brace that closes the first one.
     fn braces(&mut self) -> Result<Word, Malformed> {
         let column = self.column + 1;
-        let mut word = Word { bytes: Vec::new(), is_quoted: false };
+        let mut word = Word::default();
         let (mut open, mut quote) = (0, None);
         while let Some(next) = self.next() {
             push(next, &mut word.bytes);
@@ -151,13 +162,13 @@ impl Reader<'_> {
     }
 
     /// The rest of a quotation, behind its opening quote.
-    fn until_quote(&mut self, quote: char, bytes: &mut Vec<u8>) -> Result<(), Malformed> {
+    fn until_quote(&mut self, quote: char, word: &mut Word) -> Result<(), Malformed> {
         let column = self.column;
         loop {
             match self.next() {
                 Some(end) if end == quote => return Ok(()),
-                Some('\\') if quote == '"' => self.escape(bytes)?,
-                Some(character) => push(character, bytes),
+                Some('\\') if quote == '"' => self.escape(word)?,
+                Some(character) => push(character, &mut word.bytes),
                 None => {
                     let problem = format!("the quote {quote} that begins here is not closed");
                     return Err(Malformed { column, problem });
@@ -167,21 +178,24 @@ impl Reader<'_> {
     }
 
     /// The rest of an escape, behind its backslash.
-    fn escape(&mut self, bytes: &mut Vec<u8>) -> Result<(), Malformed> {
+    fn escape(&mut self, word: &mut Word) -> Result<(), Malformed> {
         let column = self.column;
         let malformed = |problem| Err(Malformed { column, problem });
-        match self.next() {
-            Some('n') => bytes.push(b'\n'),
-            Some('r') => bytes.push(b'\r'),
-            Some('t') => bytes.push(b'\t'),
-            Some('0') => bytes.push(0),
+        let byte = match self.next() {
+            Some('n') => b'\n',
+            Some('r') => b'\r',
+            Some('t') => b'\t',
+            Some('0') => 0,
             Some('x') => match (self.digit(), self.digit()) {
-                (Some(high), Some(low)) => bytes.push(high << 4 | low),
+                (Some(high), Some(low)) => high << 4 | low,
                 _ => {
                     return malformed("\\x has two hexadecimal digits, as in \\x0a".to_string());
                 }
             },
-            Some(character) if !character.is_alphanumeric() => push(character, bytes),
+            Some(character) if !character.is_alphanumeric() => {
+                push(character, &mut word.bytes);
+                return Ok(());
+            }
             Some(character) => {
                 return malformed(format!("there is no escape \\{character}: a backslash is \\\\"));
             }
@@ -189,7 +203,9 @@ impl Reader<'_> {
                 let problem = "nothing follows the backslash: a backslash is \\\\";
                 return malformed(problem.to_string());
             }
-        }
+        };
+        word.bytes.push(byte);
+        word.has_byte = true;
         Ok(())
     }
 
@@ -269,7 +285,10 @@ mod tests {
         assert_eq!(words(r#"a'b 'c"d "e"#), ["ab cd e"]);
         assert_eq!(words(r#""\"\\\$\r\t\0" \; \'"#), ["\"\\$\r\t\0", ";", "'"]);
         assert_eq!(words("'' \"\""), ["", ""]);
-        assert_eq!(statements(r"\xff\x0A").unwrap()[0][0].bytes, b"\xff\n");
+        let found = statements(r"\xff\x0A \; 'x\n'").unwrap();
+        assert_eq!(found[0][0].bytes, b"\xff\n");
+        let has_byte: Vec<bool> = found[0].iter().map(Word::has_byte).collect();
+        assert_eq!(has_byte, [true, false, false]);
         assert_eq!(words("größe"), ["größe"]);
     }
 

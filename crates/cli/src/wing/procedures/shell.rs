@@ -3,11 +3,11 @@
 use anyhow::Context;
 use serde_json::{Map, Value, json};
 use serried::{CallError, CallOutcome, ProcedureKeyspace, RegisteredSet, Results, Version};
-use serried_procedures::Procedure;
+use serried_procedures::{Procedure, Type};
 
 use crate::data;
 use crate::procedure;
-use crate::shell::{Printer, Running, Statements, Word, braces};
+use crate::shell::{Printer, Quoted, Running, Statements, Word, braces};
 
 const HELP: &str = "\
 call NAME [INPUT=VALUE]...    call a procedure; a value is a text, or JSON
@@ -103,42 +103,52 @@ impl ProcedureStatements {
             let procedure = name.to_string();
             return Err(CallError::NoSuchProcedure { procedure, version, known }.into());
         };
-        let texts: Vec<String> = words.iter().map(Word::text).collect();
-        let inputs = data::inputs(procedure, &object(procedure, &texts)?)?;
+        let inputs = data::inputs(procedure, &object(procedure, words)?)?;
         show(&self.procedures.call(name, inputs).await?, printer);
         Ok(())
     }
 }
 
 /// The inputs that are typed, as a JSON object.
-fn object(procedure: &Procedure, words: &[String]) -> anyhow::Result<Map<String, Value>> {
+fn object(procedure: &Procedure, words: &[Word]) -> anyhow::Result<Map<String, Value>> {
     if let [json] = words
-        && json.trim_start().starts_with('{')
+        && json.text().trim_start().starts_with('{')
     {
-        return Ok(braces::read(json)?);
+        let text = std::str::from_utf8(json.bytes()).context("the inputs are not UTF-8")?;
+        return Ok(braces::read(text)?);
     }
-    let pair = |word: &String| -> anyhow::Result<(String, Value)> {
-        let (name, value) = word.split_once('=').with_context(|| {
-            let inputs = data::declared(&procedure.inputs);
-            format!("`{word}` is no INPUT=VALUE: `{}` takes {inputs}", procedure.name)
-        })?;
-        let field = procedure.inputs.iter().find(|field| field.name == name);
-        let value = match field {
-            Some(field) => data::word(&field.of, value)
-                .with_context(|| format!("the inputs of `{}`: `{name}`", procedure.name))?,
-            // A name that there is not is refused with the others.
-            None => Value::from(value),
-        };
-        Ok((name.to_string(), value))
-    };
     let mut inputs = Map::new();
     for word in words {
-        let (name, value) = pair(word)?;
+        let (name, value) = pair(procedure, word)?;
         if inputs.insert(name.clone(), value).is_some() {
             anyhow::bail!("the inputs of `{}`: `{name}` is there twice", procedure.name);
         }
     }
     Ok(inputs)
+}
+
+/// The name and the value of an input that is typed as INPUT=VALUE.
+fn pair(procedure: &Procedure, word: &Word) -> anyhow::Result<(String, Value)> {
+    let mut parts = word.bytes().splitn(2, |byte| *byte == b'=');
+    let (Some(name), Some(typed)) = (parts.next(), parts.next()) else {
+        let inputs = data::declared(&procedure.inputs);
+        anyhow::bail!("`{word}` is no INPUT=VALUE: `{}` takes {inputs}", procedure.name);
+    };
+    let name = String::from_utf8_lossy(name).into_owned();
+    let Some(field) = procedure.inputs.iter().find(|field| field.name == name) else {
+        // It is refused with the others.
+        return Ok((name, Value::Null));
+    };
+    let value = match (&field.of, std::str::from_utf8(typed)) {
+        // Without an escape, bytes are typed as hexadecimal digits.
+        (Type::Bytes { .. }, _) if word.has_byte() => Ok(Value::from(data::hexadecimal(typed))),
+        (of, Ok(text)) => data::word(of, text),
+        (of, Err(_)) => {
+            Err(anyhow::anyhow!("wanted {of}, found {}, which is not UTF-8", Quoted(typed)))
+        }
+    };
+    let value = value.with_context(|| format!("the inputs of `{}`: `{name}`", procedure.name))?;
+    Ok((name, value))
 }
 
 fn show(results: &Results, printer: Printer) {
@@ -166,7 +176,7 @@ mod tests {
             key = { id = "int" }
             columns = { note = "string(9)" }
             [procedures.p]
-            inputs = { id = "int", note = "string(9)", ids = { list = "int", max = 3 } }
+            inputs = { id = "int", note = "string(9)", ids = { list = "int", max = 3 }, code = "bytes(3)" }
             [procedures.p.pieces.write]
             rows = { row = { table = "t", key = ["id"] } }
             writes.row.note = "note"
@@ -175,8 +185,7 @@ mod tests {
     }
 
     fn typed(line: &str) -> anyhow::Result<Map<String, Value>> {
-        let line = format!("call p {line}");
-        let words: Vec<String> = statements(&line).unwrap()[0].iter().map(Word::text).collect();
+        let words = statements(&format!("call p {line}")).unwrap().remove(0);
         object(&procedure(), &words[2..])
     }
 
@@ -207,6 +216,21 @@ mod tests {
             format!("{error:#}").contains("the inputs of `p`: there is no `other`"),
             "{error:#}"
         );
+    }
+
+    #[test]
+    fn only_bytes_can_be_typed_that_are_not_utf8() {
+        let code = |line| typed(line).unwrap()["code"].clone();
+        assert_eq!(code("code=00ff"), json!("00ff"));
+        assert_eq!(code("code=\"\\x00\\xff\""), json!("00ff"));
+        assert_eq!(code("code=\"1\\x32\""), json!("3132"), "with an escape, they are no digits");
+        let refused = |line| format!("{:#}", typed(line).unwrap_err());
+        assert_eq!(
+            refused("note=\"\\xff\""),
+            "the inputs of `p`: `note`: wanted string(9), found \"\\xff\", which is not UTF-8"
+        );
+        assert!(refused("\"{id: 7, note: '\\xff'}\"").contains("not UTF-8"));
+        assert!(refused("{note: '\\xff'}").contains("there is no such escape, only \\n"));
     }
 
     #[test]
