@@ -60,6 +60,7 @@ fn random_set(rng: &mut Pcg64Mcg) -> ProcedureSet {
         pieces: (0..rng.random_range(1..=3)).map(|at| piece(at, rng)).collect(),
         merged: Vec::new(),
         returns: Vec::new(),
+        ordered: false,
     };
     let procedures = (0..rng.random_range(1..=2)).map(|at| procedure(at, rng)).collect();
     ProcedureSet { tables: vec![table(0), table(1)], procedures }

@@ -96,7 +96,11 @@ fn print(set: &ProcedureSet, merged: &[Cycle], refused: Option<&Cycle>) {
         println!(
             "{}{}",
             procedure.name,
-            if procedure.is_read_only() { " (read-only)" } else { "" }
+            match (procedure.is_read_only(), procedure.ordered) {
+                (true, true) => " (read-only, can be ordered)",
+                (true, false) => " (read-only)",
+                (false, _) => "",
+            }
         );
         let width = procedure.pieces.iter().map(|piece| piece.name.len()).max().unwrap_or(0);
         for piece in &procedure.pieces {
@@ -145,6 +149,7 @@ fn describe(set: &ProcedureSet, merged: &[Cycle], refused: Option<&Cycle>) -> se
         json!({
             "name": procedure.name,
             "read_only": procedure.is_read_only(),
+            "ordered": procedure.ordered,
             "pieces": pieces.collect::<Vec<_>>(),
             "merged": merged.collect::<Vec<_>>(),
         })

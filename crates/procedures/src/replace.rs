@@ -82,7 +82,7 @@ mod tests {
         let field = |at: usize| Field { name: format!("input_{at:058}"), of: Type::Int };
         let (pieces, merged, returns) = (Vec::new(), Vec::new(), Vec::new());
         let inputs = (0..inputs).map(field).collect();
-        Procedure { name: number.to_string(), inputs, pieces, merged, returns }
+        Procedure { name: number.to_string(), inputs, pieces, merged, returns, ordered: false }
     }
 
     fn refusal(procedures: usize, inputs: usize) -> String {

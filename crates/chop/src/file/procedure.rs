@@ -87,6 +87,7 @@ pub(super) fn compile(
         pieces,
         merged: Vec::new(),
         returns,
+        ordered: false,
     };
     let data = procedure.max_bytes(tables);
     if data > MAX_DATA {

@@ -3,14 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fixedbitset::FixedBitSet;
-use serried_procedures::{Piece, PieceId, ProcedureSet};
+use serried_procedures::{Piece, PieceId, Procedure, ProcedureSet};
 
 /// A piece of a procedure: the place of the procedure in its set, and the piece.
 pub(crate) type Place = (usize, PieceId);
 
-/// What the pieces of all procedures use that write.
-///
-/// Read-only procedures are not here: they are executed in another way (002 §4.1) and conflict with nothing.
+/// What the pieces of procedures use.
 pub(crate) struct Accesses {
     /// In ascending order of the places.
     all: Vec<(Place, Access)>,
@@ -76,10 +74,19 @@ impl Access {
 }
 
 impl Accesses {
+    /// What the pieces of those procedures use that write. The others are mostly executed in another way (002 §4.1).
     pub(crate) fn of(set: &ProcedureSet) -> Accesses {
-        let writing =
-            set.procedures.iter().enumerate().filter(|(_, procedure)| !procedure.is_read_only());
-        let all = writing.flat_map(|(at, procedure)| {
+        Accesses::of_those(set, |procedure| !procedure.is_read_only())
+    }
+
+    /// What the pieces of all procedures use.
+    pub(crate) fn of_all(set: &ProcedureSet) -> Accesses {
+        Accesses::of_those(set, |_| true)
+    }
+
+    fn of_those(set: &ProcedureSet, is_one: impl Fn(&Procedure) -> bool) -> Accesses {
+        let those = set.procedures.iter().enumerate().filter(|(_, procedure)| is_one(procedure));
+        let all = those.flat_map(|(at, procedure)| {
             procedure.pieces().map(move |(id, piece)| ((at, id), Access::of(piece)))
         });
         let all: Vec<_> = all.collect();

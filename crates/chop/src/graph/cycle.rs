@@ -72,13 +72,18 @@ impl fmt::Display for Cycle {
 impl core::error::Error for Cycle {}
 
 /// A shortest unreorderable cycle, if there is one.
+pub(super) fn find(graph: &Graph<'_>) -> Option<Cycle> {
+    find_path(graph).map(|path| describe(graph, &path))
+}
+
+/// The vertices of a shortest unreorderable cycle, if there is one.
 ///
 /// A cycle with edges of both kinds leaves some instance by a C-edge and comes back to another of its vertices by a
 /// C-edge; an S-edge of this instance closes it. A shortest one does not pass through the instance in between. So it is
 /// enough to search from each vertex along C-edges between immediate pieces and along the S-edges of other instances,
 /// until another vertex of the first one's instance is met. The two instances of a procedure are alike, so one of them is
 /// enough.
-pub(super) fn find(graph: &Graph<'_>) -> Option<Cycle> {
+pub(super) fn find_path(graph: &Graph<'_>) -> Option<Vec<usize>> {
     /// There are two C-edges at least, and an S-edge.
     const SHORTEST: usize = 3;
     let mut shortest: Option<Vec<usize>> = None;
@@ -91,7 +96,7 @@ pub(super) fn find(graph: &Graph<'_>) -> Option<Cycle> {
             shortest = search(graph, from, length).or(shortest);
         }
     }
-    shortest.map(|path| describe(graph, &path))
+    shortest
 }
 
 /// A shortest way of fewer than `limit` vertices from one to another of its instance.

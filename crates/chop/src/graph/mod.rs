@@ -6,16 +6,20 @@
 //! different instances that conflict: both use a column of a table, and one of them writes it. A cycle with edges of
 //! both kinds stands for an interleaving that may have no serial order. ROCOCO reorders pieces so that there is one,
 //! unless each C-edge of the cycle joins two immediate pieces. The checker refuses a set of procedures with such a cycle.
+//!
+//! Read-only procedures are not in this graph. Whether their calls can be ordered among the others is found afterwards
+//! (`readers.rs`).
 
 mod access;
 mod cycle;
 mod draw;
 mod merge;
+mod readers;
 mod siblings_and_conflicts;
 
 use std::rc::Rc;
 
-use serried_procedures::{PieceId, ProcedureSet};
+use serried_procedures::{PieceId, Procedure, ProcedureSet};
 
 pub use cycle::{Cycle, Merge, Step};
 pub use draw::draw;
@@ -23,7 +27,8 @@ pub use siblings_and_conflicts::{Graph, Vertex};
 
 use access::Accesses;
 
-/// Decides which pieces are immediate, and checks the set: the error is a shortest unreorderable cycle.
+/// Decides which pieces are immediate and which read-only procedures can be ordered, and checks the set: the error is a
+/// shortest unreorderable cycle.
 ///
 /// Pieces that were merged before stay so.
 pub fn check(set: &mut ProcedureSet) -> Result<(), Box<Cycle>> {
@@ -33,10 +38,12 @@ pub fn check(set: &mut ProcedureSet) -> Result<(), Box<Cycle>> {
 
 fn check_accesses(set: &mut ProcedureSet, accesses: &Rc<Accesses>) -> Result<(), Box<Cycle>> {
     spread_immediacy(set, accesses);
-    match cycle::find(&Graph::of(set, Rc::clone(accesses))) {
-        Some(cycle) => Err(Box::new(cycle)),
-        None => Ok(()),
+    let writes = |procedure: &Procedure| !procedure.is_read_only();
+    if let Some(cycle) = cycle::find(&Graph::of(set, Rc::clone(accesses), writes)) {
+        return Err(Box::new(cycle));
     }
+    readers::find_ordered(set);
+    Ok(())
 }
 
 /// Like [`check`], but merges the pieces of an unreorderable cycle that belong to one procedure into one atomic piece
@@ -54,7 +61,7 @@ pub fn check_and_merge(set: &mut ProcedureSet) -> Vec<Cycle> {
 }
 
 /// Marks the pieces that are executed when they are started: those that have to be, all pieces of a merged one, and, step
-/// by step, all that conflict with one that is marked.
+/// by step, all that conflict with one that is marked. Pieces of read-only procedures are not marked.
 fn spread_immediacy(set: &mut ProcedureSet, accesses: &Accesses) {
     let mut open = Vec::new();
     for (at, procedure) in set.procedures.iter_mut().enumerate() {

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use fixedbitset::FixedBitSet;
-use serried_procedures::{Multiplicity, PieceId, ProcedureSet};
+use serried_procedures::{Multiplicity, PieceId, Procedure, ProcedureSet};
 
 use super::access::Accesses;
 
 /// Each procedure that writes stands in the graph as two instances, and each piece that may occur more than once as two
-/// vertices of each instance (Fig. 4).
+/// vertices of each instance (Fig. 4). Read-only procedures are not in the graph that is drawn.
 pub struct Graph<'s> {
     pub(super) set: &'s ProcedureSet,
     vertices: Vec<Vertex>,
@@ -38,14 +38,18 @@ pub struct Vertex {
 impl<'s> Graph<'s> {
     /// The graph of a set whose immediate pieces are marked.
     pub fn new(set: &'s ProcedureSet) -> Graph<'s> {
-        Graph::of(set, Rc::new(Accesses::of(set)))
+        Graph::of(set, Rc::new(Accesses::of(set)), |procedure| !procedure.is_read_only())
     }
 
-    /// The same for a set whose accesses are known.
-    pub(super) fn of(set: &'s ProcedureSet, accesses: Rc<Accesses>) -> Graph<'s> {
+    /// The graph of those procedures that `stands` chooses. Their accesses are known.
+    pub(super) fn of(
+        set: &'s ProcedureSet,
+        accesses: Rc<Accesses>,
+        stands: impl Fn(&Procedure) -> bool,
+    ) -> Graph<'s> {
         let (mut vertices, mut instances) = (Vec::new(), Vec::new());
         for (procedure, declared) in
-            set.procedures.iter().enumerate().filter(|(_, procedure)| !procedure.is_read_only())
+            set.procedures.iter().enumerate().filter(|(_, procedure)| stands(procedure))
         {
             for instance in 0..2 {
                 let first = vertices.len();

@@ -13,9 +13,10 @@ use serried_procedures::{
 };
 
 use super::message::{
-    self, AnswerName, CallOf, Found, Inputs, Inquired, Message, NotStarted, Reply, Request,
+    self, AnswerName, CallOf, Found, Inputs, Inquired, Message, NotStarted, Occurrence, Reply,
+    Request,
 };
-use super::reading::Reading;
+use super::reading::{Next, Reading};
 use super::registered::Registered;
 use super::run::{Requests, Run, Step};
 use super::sound;
@@ -63,8 +64,8 @@ enum Phase {
     Waits(Operation),
     /// A call that writes.
     Calls { run: Box<Run>, again: Option<Operation> },
-    /// A call that writes nothing.
-    Reads { reading: Box<Reading>, again: Operation },
+    /// A call that writes nothing, and the attempt to order it.
+    Reads { reading: Box<Reading>, ordered: Option<Box<Run>>, again: Operation },
     /// What partitions know of a call.
     Inquires { call: Version, unknown: BTreeMap<u16, u64> },
     /// The registration of a set of procedures in place of the one of this version. `again` is whether it may replace
@@ -165,19 +166,24 @@ impl Coordinator {
         let again = Operation::Call { procedure: name, inputs };
         if procedure.is_read_only() {
             let reading = Box::new(Reading::new(at as u16, call, set, self.mutation));
-            let phase = Phase::Reads { reading, again };
+            let phase = Phase::Reads { reading, ordered: None, again };
             self.requests.insert(txn, Running { repeated: 0, phase });
             return self.read(txn, cx);
         }
         let inputs = Inputs::new(call.inputs());
-        let of = CallOf { set: set.version(), procedure: at as u16, inputs };
-        let clock = self.clock.next(cx.id(), cx.clock());
-        let timestamp_us = clock.timestamp_us.max(self.from_us);
-        self.from_us = self.from_us.max(timestamp_us + 1);
-        let version = Version { timestamp_us, ..clock };
+        let of = CallOf { set: set.version(), procedure: at as u16, inputs, reads: Vec::new() };
+        let version = self.next_version(cx);
         cx.output((txn, Output::Began(version)));
         let run = Run::new(version, Arc::new(of), set, call);
         self.run(txn, run, Some(again), cx);
+    }
+
+    /// The version of a new transaction.
+    fn next_version(&mut self, cx: &mut Cx<'_>) -> Version {
+        let clock = self.clock.next(cx.id(), cx.clock());
+        let timestamp_us = clock.timestamp_us.max(self.from_us);
+        self.from_us = self.from_us.max(timestamp_us + 1);
+        Version { timestamp_us, ..clock }
     }
 
     fn run(&mut self, txn: TxnId, mut run: Run, again: Option<Operation>, cx: &mut Cx<'_>) {
@@ -200,44 +206,58 @@ impl Coordinator {
             }
             Step::NotStarted(why) => self.start_again(txn, why, cx),
             Step::Executed(results) => {
-                let Some(Running { phase: Phase::Calls { run, .. }, .. }) = self.requests.get(&txn)
-                else {
-                    return;
-                };
-                let (call, set) = (run.txn(), run.set().clone());
-                let procedure = run.procedure();
-                let participants: Vec<u16> = run.participants().collect();
-                if self.ended.is_empty() {
-                    cx.set_timer(Timer::Tell, TELL_AFTER);
+                match self.requests.get_mut(&txn).map(|running| &mut running.phase) {
+                    Some(Phase::Calls { run, .. }) => {
+                        let (set, procedure) = (run.set().clone(), run.procedure());
+                        Self::has_ended(&mut self.ended, run, cx);
+                        self.end(txn, done(&set, procedure, results), cx);
+                    }
+                    Some(Phase::Reads { reading, ordered, .. }) => {
+                        let Some(run) = ordered.take() else { return };
+                        Self::has_ended(&mut self.ended, &run, cx);
+                        let version = run.txn();
+                        reading.on_ordered(run.into_found());
+                        self.forget_version(version, txn);
+                        self.read(txn, cx);
+                    }
+                    _ => {}
                 }
-                for at in participants {
-                    self.ended.entry(at).or_default().push(call);
-                }
-                self.end(txn, done(&set, procedure, results), cx);
             }
+        }
+    }
+
+    /// A transaction was executed at all of its participants. They are notified some time.
+    fn has_ended(ended: &mut BTreeMap<u16, Vec<Version>>, run: &Run, cx: &mut Cx<'_>) {
+        if ended.is_empty() {
+            cx.set_timer(Timer::Tell, TELL_AFTER);
+        }
+        for at in run.participants() {
+            ended.entry(at).or_default().push(run.txn());
         }
     }
 
     /// No partition has started the call under its version.
     fn start_again(&mut self, txn: TxnId, why: NotStarted, cx: &mut Cx<'_>) {
         let Some(Running { phase, .. }) = self.forget(txn) else { return };
-        let again = match phase {
-            Phase::Calls { again, .. } => again,
-            Phase::Reads { again, .. } => Some(again),
-            _ => None,
+        let (again, reads) = match phase {
+            Phase::Calls { again, .. } => (again, false),
+            Phase::Reads { again, .. } => (Some(again), true),
+            _ => (None, false),
         };
         match (why, again) {
             (NotStarted::Late { from_us }, Some(again)) => {
                 self.from_us = self.from_us.max(from_us);
                 self.begin(txn, again, cx);
             }
-            (NotStarted::OtherSet { .. }, Some(again)) => {
+            (_, None) => self.end(txn, Outcome::Forgotten, cx),
+            (NotStarted::Forgotten, _) if !reads => self.end(txn, Outcome::Forgotten, cx),
+            // What has become of a read-only call does not matter.
+            (NotStarted::OtherSet { .. } | NotStarted::Forgotten, Some(again)) => {
                 self.set = None;
                 let phase = Phase::Waits(again);
                 self.requests.insert(txn, Running { repeated: 0, phase });
                 cx.set_timer(Timer::Repeat(txn), START_AGAIN);
             }
-            (NotStarted::Forgotten, _) | (_, None) => self.end(txn, Outcome::Forgotten, cx),
         }
     }
 
@@ -248,20 +268,43 @@ impl Coordinator {
         else {
             return;
         };
-        let (requests, results) = reading.proceed((&self.group, cx.now()), || {
+        let next = reading.proceed((&self.group, cx.now()), || {
             self.reads += 1;
             self.by_read.insert(self.reads, txn);
             self.reads
         });
-        if let Some(results) = results {
-            let (set, procedure) = (reading.set().clone(), reading.procedure());
-            return self.end(txn, done(&set, procedure, results), cx);
-        }
+        let requests = match next {
+            Next::Read(requests) => requests,
+            Next::Order(pieces) => return self.order(txn, pieces, cx),
+            Next::End(results) => {
+                let (set, procedure) = (reading.set().clone(), reading.procedure());
+                return self.end(txn, done(&set, procedure, results), cx);
+            }
+        };
         if let Some(pause) = reading.pause(&self.group) {
             cx.cancel_timer(Timer::Repeat(txn));
             cx.set_timer(Timer::Resume(txn), pause);
         }
         self.send_reads(txn, requests, cx);
+    }
+
+    /// Orders a read-only call among those that write.
+    fn order(&mut self, txn: TxnId, pieces: Vec<(u16, Vec<Occurrence>)>, cx: &mut Cx<'_>) {
+        let version = self.next_version(cx);
+        let Some(Running { phase: Phase::Reads { reading, ordered, .. }, .. }) =
+            self.requests.get_mut(&txn)
+        else {
+            return;
+        };
+        let (set, procedure, call) =
+            (reading.set().clone(), reading.procedure(), reading.call().clone());
+        let (inputs, reads) =
+            (Inputs::new(call.inputs()), pieces.iter().map(|(at, _)| *at).collect());
+        let of = CallOf { set: set.version(), procedure, inputs, reads };
+        let run = ordered.insert(Box::new(Run::ordered(version, Arc::new(of), set, call, pieces)));
+        let step = run.begin(&self.group);
+        self.by_version.entry(version).or_default().insert(txn);
+        self.take(txn, step, cx);
     }
 
     fn send_reads(&mut self, txn: TxnId, requests: Requests, cx: &mut Cx<'_>) {
@@ -326,6 +369,8 @@ impl Coordinator {
             return;
         };
         match known {
+            // It has no effect, however it ends.
+            Inquired::Started(of) if of.is_read() => self.end(txn, Outcome::NoEffect, cx),
             Inquired::Started(of) => {
                 let Some(set) = self.set.clone().filter(|set| set.version() >= of.set) else {
                     // This client does not know the set yet.
@@ -436,9 +481,12 @@ impl Coordinator {
         match &running.phase {
             Phase::Calls { run, .. } => self.forget_version(run.txn(), txn),
             Phase::Inquires { call, .. } => self.forget_version(*call, txn),
-            Phase::Reads { reading, .. } => {
+            Phase::Reads { reading, ordered, .. } => {
                 for number in reading.numbers() {
                     self.by_read.remove(&number);
+                }
+                if let Some(run) = ordered {
+                    self.forget_version(run.txn(), txn);
                 }
             }
             Phase::Waits(_) | Phase::Registers { .. } | Phase::Lists => {}
@@ -507,13 +555,14 @@ impl Coordinator {
     }
 
     fn on_reply_to(&mut self, txn: TxnId, at: u16, reply: Reply, cx: &mut Cx<'_>) {
-        if let Some(Running { phase: Phase::Calls { run, .. }, repeated }) =
-            self.requests.get_mut(&txn)
-        {
-            *repeated = 0;
-            let step = run.on_reply(at, reply, &self.group);
-            self.take(txn, step, cx);
-        }
+        let Some(Running { phase, repeated }) = self.requests.get_mut(&txn) else { return };
+        let run = match phase {
+            Phase::Calls { run, .. } | Phase::Reads { ordered: Some(run), .. } => run,
+            _ => return,
+        };
+        *repeated = 0;
+        let step = run.on_reply(at, reply, &self.group);
+        self.take(txn, step, cx);
     }
 
     fn on_read(
@@ -616,6 +665,7 @@ impl Actor for Coordinator {
         let requests = match &running.phase {
             Phase::Waits(_) | Phase::Lists => vec![(OF_SETS, Request::Set)],
             Phase::Calls { run, .. } => run.unanswered(),
+            Phase::Reads { ordered: Some(run), .. } => run.unanswered(),
             Phase::Reads { reading, .. } => reading.unanswered(),
             Phase::Inquires { .. } => {
                 self.leaders.clear();

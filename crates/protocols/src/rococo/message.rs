@@ -111,6 +111,16 @@ pub struct CallOf {
     pub procedure: u16,
     /// The inputs.
     pub inputs: Inputs,
+    /// If the procedure writes nothing and the call is ordered among those that write: the partitions at which it has
+    /// pieces, in ascending order. All pieces of a partition are started by one request.
+    pub reads: Vec<u16>,
+}
+
+impl CallOf {
+    /// Whether it is a read-only call that is ordered.
+    pub(super) fn is_read(&self) -> bool {
+        !self.reads.is_empty()
+    }
 }
 
 /// The inputs of a call, encoded. Only a node that goes on with another's call decodes them.

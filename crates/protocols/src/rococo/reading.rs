@@ -15,6 +15,16 @@
 //!
 //! If something conflicts for many pauses, the call forgets what it has read, and begins with a first round again. What has
 //! conflicted may be nothing that it would read now.
+//!
+//! # Ordered calls
+//! Under contention a call may read for long until nothing changes. If the offline checker has found that this is sound
+//! (`readers.rs` of `serried-chop`), it neither pauses nor reads a third round. It is ordered among those that write, as a
+//! transaction that starts at once all pieces that are known from what it has read (`run.rs`). This transaction reads at one
+//! place of the serial order, whatever is under way. Then the call checks that what was found there leads to the same
+//! pieces. If it leads to others, these are read, and the call is ordered again. So it has to begin again only if something
+//! has changed that decides which rows it reads, such as the number of the last order, and not with each change of a row.
+//!
+//! Such a transaction costs entries in logs, and others wait for it. So a call first tries to read the same twice.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -25,9 +35,9 @@ use serried_parts::Map;
 use serried_procedures::{Call, Datum, PieceId, Refused, Start, placement_key};
 
 use super::Mutation;
-use super::message::{Again, AnswerName, Found, Occurrence, Read, Request};
+use super::message::{Again, AnswerName, Found, Occurrence, Read, Request, Versions};
 use super::registered::Registered;
-use super::run::Requests;
+use super::run::{FoundPieces, Requests};
 use crate::Mutated;
 
 /// After how many rounds in a row a call pauses, if it is not over.
@@ -74,6 +84,8 @@ pub(super) struct Reading {
     asked: Option<Timestamp>,
     /// How long such requests have taken last.
     took: Duration,
+    /// Whether the call is ordered, and how far.
+    ordering: Ordering,
     /// Whether this round has found something else than the round before. So has the first.
     is_different: bool,
     /// Counts the rounds.
@@ -84,6 +96,30 @@ pub(super) struct Reading {
     results: Option<Result<Vec<Datum>, Refused>>,
     /// The requests that were not answered, by their numbers.
     open: BTreeMap<u64, Open>,
+}
+
+/// How far the call is with being ordered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Ordering {
+    /// It reads in rounds.
+    No,
+    /// It reads what it needs to know all of its pieces.
+    Prepares,
+    /// Its pieces are being ordered.
+    UnderWay,
+    /// It goes on through the call by what they have found.
+    Checks,
+}
+
+/// What a read-only call has to do next.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// Send these requests. If there are none, a request is open, or the call pauses ([`Reading::pause`]).
+    Read(Requests),
+    /// Order these pieces, by partition.
+    Order(Vec<(u16, Vec<Occurrence>)>),
+    /// Report these results.
+    End(Result<Vec<Datum>, Refused>),
 }
 
 /// A request that was not answered.
@@ -152,6 +188,7 @@ impl Reading {
             pauses_in_round: 0,
             asked: None,
             took: Duration::ZERO,
+            ordering: Ordering::No,
             is_different: true,
             round: 1,
             walk: None,
@@ -169,51 +206,128 @@ impl Reading {
         self.procedure
     }
 
+    /// The call before its first piece.
+    pub(super) fn call(&self) -> &Call {
+        &self.call
+    }
+
     /// The numbers of the requests that were not answered.
     pub(super) fn numbers(&self) -> impl Iterator<Item = u64> {
         self.open.keys().copied()
     }
 
-    /// The requests that are to be sent, or the results. If there are neither, a request is open, or the call pauses
-    /// ([`Self::pause`]). `number` makes the numbers of requests.
+    /// What to do next. `number` makes the numbers of requests.
     pub(super) fn proceed(
         &mut self,
         (group, now): (&Group, Timestamp),
         mut number: impl FnMut() -> u64,
-    ) -> (Requests, Option<Result<Vec<Datum>, Refused>>) {
+    ) -> Next {
+        if self.ordering == Ordering::UnderWay {
+            return Next::Read(Vec::new());
+        }
         if let Some(asked) = self.asked.take_if(|_| self.open.is_empty()) {
             self.took = now.since(asked);
         }
         let still_conflicts = self.open.is_empty() && !self.later.is_empty();
-        if still_conflicts && self.pauses_in_round >= PAUSES_IN_A_ROUND {
+        if still_conflicts && self.can_be_ordered() {
+            self.prepare();
+        } else if still_conflicts && self.pauses_in_round >= PAUSES_IN_A_ROUND {
             self.begin_anew();
         }
         while self.open.is_empty() && self.later.is_empty() {
             if core::mem::take(&mut self.is_spoiled) {
                 self.read_all();
-                return (self.request(&mut number, now), None);
+                return Next::Read(self.request(&mut number, now));
             }
-            let is_over = !self.is_different || self.mutation.is(Mutation::ReadsOnce);
-            if is_over && let Some(results) = self.results.take() {
-                return (Vec::new(), Some(results));
+            let is_over = self.ordering == Ordering::No && !self.is_different;
+            if (is_over || self.mutation.is(Mutation::ReadsOnce))
+                && let Some(results) = self.results.take()
+            {
+                return Next::End(results);
             }
             if let Some(results) = self.walk(group) {
+                let is_checked = self.ordering == Ordering::Checks
+                    && (!self.is_different || self.mutation.is(Mutation::OrdersUnchecked));
+                if is_checked {
+                    return Next::End(results);
+                }
                 self.results = Some(results);
+                if self.ordering != Ordering::No || self.round > 1 && self.can_be_ordered() {
+                    self.ordering = Ordering::UnderWay;
+                    return Next::Order(self.take_all());
+                }
                 self.begin_round();
                 if self.round > 1 && self.round % ROUNDS_IN_A_ROW == 1 {
                     self.later = self.due_by_partition();
                     self.is_again = false;
-                    return (Vec::new(), None);
+                    return Next::Read(Vec::new());
                 }
             }
             if !self.due.is_empty() {
-                return (self.request(&mut number, now), None);
+                return Next::Read(self.request(&mut number, now));
             }
             if self.walk.is_some() {
                 break; // A server has sent what no correct one sends.
             }
         }
-        (Vec::new(), None)
+        Next::Read(Vec::new())
+    }
+
+    fn can_be_ordered(&self) -> bool {
+        self.set.procedure(self.procedure).is_some_and(|procedure| procedure.ordered)
+    }
+
+    /// Something conflicts in a further round: gives up reading the same twice, and finds out which pieces there are by what
+    /// was read last.
+    fn prepare(&mut self) {
+        self.ordering = Ordering::Prepares;
+        self.later.clear();
+        self.is_spoiled = false;
+        self.go_through_again();
+    }
+
+    /// Goes through the call from its beginning, by what was found last.
+    fn go_through_again(&mut self) {
+        self.is_different = false;
+        self.is_again = false;
+        self.places = None;
+        self.next = 0;
+        self.walk = None;
+        self.due.clear();
+        for (at, piece) in self.pieces.iter_mut().enumerate() {
+            piece.is_used = false;
+            piece.is_fresh = piece.found.is_some();
+            if !piece.is_fresh {
+                self.is_different = true;
+                self.due.push(at);
+            }
+        }
+    }
+
+    /// All pieces that the call has, by partition.
+    fn take_all(&mut self) -> Vec<(u16, Vec<Occurrence>)> {
+        self.pieces.retain(|piece| piece.is_used);
+        let mut by_partition: BTreeMap<u16, Vec<Occurrence>> = BTreeMap::new();
+        let mut numbers = Numbers::default();
+        for PieceRead { asked, at, .. } in &self.pieces {
+            let Asked { piece, arguments } = asked.clone();
+            let occurrence = Occurrence { piece, number: numbers.next(piece), arguments };
+            by_partition.entry(*at).or_default().push(occurrence);
+        }
+        by_partition.into_iter().collect()
+    }
+
+    /// The call was ordered with all of its pieces. Those that are not among these were not started.
+    pub(super) fn on_ordered(&mut self, mut found: FoundPieces) {
+        let mut numbers = Numbers::default();
+        for piece in &mut self.pieces {
+            let number = numbers.next(piece.asked.piece);
+            let outcome = found.remove(&(piece.asked.piece, number));
+            let versions = Versions::default();
+            piece.found = outcome.map(|outcome| Box::new(Found { outcome, versions }));
+        }
+        self.ordering = Ordering::Checks;
+        self.go_through_again();
     }
 
     /// Begins another round, which reads again what the last one has used.
@@ -372,8 +486,7 @@ impl Reading {
     /// A request to read pieces, in the order of `told`. If it `names` former answers, it does not send their pieces.
     fn read(&self, number: u64, Open { places, waits, .. }: &Open, names: bool) -> Request {
         let (set, procedure) = (self.set.version(), self.procedure);
-        let of_procedure = self.set.procedure(procedure).map_or(0, |of| of.pieces.len());
-        let mut numbers = vec![0; of_procedure];
+        let mut numbers = Numbers::default();
         let is_named = |at: &&usize| names && self.pieces[**at].told.is_some();
         let sent = places.len() - places.iter().filter(is_named).count();
         let mut pieces = Vec::with_capacity(sent);
@@ -385,9 +498,8 @@ impl Reading {
                 keep(&mut again, name, place);
                 continue;
             }
-            let next: &mut u32 = &mut numbers[usize::from(asked.piece.0)];
-            let number = core::mem::replace(next, *next + 1);
             let Asked { piece, ref arguments } = *asked;
+            let number = numbers.next(piece);
             pieces.push(Occurrence { piece, number, arguments: arguments.clone() });
             known.push(found.as_ref().map(|found| found.versions.clone()));
         }
@@ -449,6 +561,21 @@ impl Reading {
     pub(super) fn unanswered(&self) -> Requests {
         let open = self.open.iter();
         open.map(|(number, open)| (open.at, self.read(*number, open, false))).collect()
+    }
+}
+
+/// Numbers the occurrences of each piece from 0.
+#[derive(Default)]
+struct Numbers(Vec<u32>);
+
+impl Numbers {
+    fn next(&mut self, PieceId(piece): PieceId) -> u32 {
+        let piece = usize::from(piece);
+        if self.0.len() <= piece {
+            self.0.resize(piece + 1, 0);
+        }
+        let next = &mut self.0[piece];
+        core::mem::replace(next, *next + 1)
     }
 }
 

@@ -8,7 +8,7 @@ use serried_procedures::{
 };
 
 use super::merged::{MergedPiece, merged_pieces};
-use super::message::{Kind, Occurrence};
+use super::message::{Kind, Occurrence, Start};
 
 /// A set of procedures that is in use.
 #[derive(Debug)]
@@ -84,6 +84,16 @@ impl Registered {
             && !pieces.is_empty()
             && pieces.iter().all(is_right)
             && are_named_once(pieces, declared.pieces.len())
+    }
+
+    /// Whether a call can have these pieces at one partition: as [`Self::accepts`], or, if it is a read-only call that is
+    /// ordered, none.
+    pub(super) fn accepts_start(&self, Start { call, pieces, .. }: &Start) -> bool {
+        if !call.is_read() {
+            return self.accepts(call.procedure, pieces, false);
+        }
+        let is_ordered = self.procedure(call.procedure).is_some_and(|declared| declared.ordered);
+        is_ordered && (pieces.is_empty() || self.accepts(call.procedure, pieces, true))
     }
 
     /// Whether a piece is executed when it is started.

@@ -1,5 +1,9 @@
 //! The coordination of a call that writes: its start phase and its commit phase (002 §3.2).
 //!
+//! A read-only call whose pieces are known can be ordered in the same way (`reading.rs`). Its partitions are known from the
+//! beginning, and each starts all of its pieces, or none of them if the client was silent before they arrived. So all
+//! coordinators find the same edges. What such a call has found is of use only to its client.
+//!
 //! Servers remember what they have started and executed. So several nodes can coordinate a call, one after the other or at
 //! the same time: the client, and servers if the client is silent.
 
@@ -42,7 +46,12 @@ pub(super) struct Run {
     holding: Option<Box<Holding>>,
     /// Pieces that can be started, as a merged piece was.
     later: Vec<Begun>,
+    /// What the pieces of a read-only call have found. `None` if the call writes.
+    found: Option<FoundPieces>,
 }
+
+/// What pieces of a read-only call have found.
+pub(super) type FoundPieces = BTreeMap<(PieceId, u32), Result<Vec<Datum>, Refused>>;
 
 /// What a call has at a partition.
 #[derive(Debug, Default)]
@@ -103,7 +112,30 @@ impl Run {
             merged: Vec::new(),
             holding: None,
             later: Vec::new(),
+            found: None,
         }
+    }
+
+    /// A read-only call that is to be ordered, with its pieces by partition. One that goes on with it sends no pieces.
+    pub(super) fn ordered(
+        txn: Version,
+        of: Arc<CallOf>,
+        set: Arc<Registered>,
+        call: Call,
+        pieces: Vec<(u16, Vec<Occurrence>)>,
+    ) -> Run {
+        let part = |at: &u16| (*at, Part { is_asked: true, ..Part::default() });
+        let parts = of.reads.iter().map(part).collect();
+        let mut run = Run { parts, found: Some(BTreeMap::new()), ..Run::new(txn, of, set, call) };
+        for (at, pieces) in pieces {
+            run.parts.entry(at).or_default().pieces = pieces;
+        }
+        run
+    }
+
+    /// What the pieces of a read-only call have found: those that were started.
+    pub(super) fn into_found(self) -> FoundPieces {
+        self.found.unwrap_or_default()
     }
 
     /// Goes on with a call that some partition has started.
@@ -139,7 +171,10 @@ impl Run {
 
     /// Starts the first pieces.
     pub(super) fn begin(&mut self, group: &Group) -> Step {
-        self.proceed(group)
+        match &self.found {
+            Some(_) => Step::Send(self.unanswered()),
+            None => self.proceed(group),
+        }
     }
 
     /// Handles a reply of a partition's leader.
@@ -177,17 +212,22 @@ impl Run {
             {
                 continue;
             }
-            match piece.outcome {
-                Some(Ok(outputs)) => {
+            match (piece.outcome, &mut self.found) {
+                (Some(outcome), Some(found)) => drop(found.insert(occurrence, outcome)),
+                (Some(Ok(outputs)), None) => {
                     let executed = self.call.executed(procedure, occurrence, outputs);
                     // No correct server sends other outputs.
                     executed.is_err().then(|| part.started.remove(&occurrence));
                 }
-                Some(Err(refused)) => {
+                (Some(Err(refused)), None) => {
                     self.refused.get_or_insert(refused);
                 }
-                None => {}
+                (None, _) => {}
             }
+        }
+        if self.found.is_some() {
+            // It has started all that it will ever start.
+            part.pieces.retain(|own| part.started.contains(&(own.piece, own.number)));
         }
         let mut step = self.proceed(group);
         if let Step::Send(requests) = &mut step {
@@ -227,12 +267,15 @@ impl Run {
             return none;
         };
         for Executed { piece, number, outputs } in outputs {
-            if self.call.executed(procedure, (*piece, *number), outputs.clone()).is_err() {
+            if let Some(found) = &mut self.found {
+                found.insert((*piece, *number), Ok(outputs.clone()));
+            } else if self.call.executed(procedure, (*piece, *number), outputs.clone()).is_err() {
                 return none; // No correct server sends this.
             }
         }
         part.executed = true;
-        let has_executed = self.refused.is_some() || self.call.has_executed_all();
+        let has_executed =
+            self.found.is_some() || self.refused.is_some() || self.call.has_executed_all();
         if !has_executed || !self.parts.values().all(|part| part.executed) {
             return none;
         }
@@ -273,7 +316,7 @@ impl Run {
         let set = self.set.clone();
         let procedure = procedure(&set, &self.of);
         let mut requests: BTreeMap<u16, Vec<Occurrence>> = BTreeMap::new();
-        if self.refused.is_none() && self.holding.is_none() {
+        if self.refused.is_none() && self.holding.is_none() && self.found.is_none() {
             match self.call.start(procedure) {
                 Ok(started) => {
                     let later = core::mem::take(&mut self.later);
@@ -298,7 +341,8 @@ impl Run {
         if self.refused.is_none() && !self.merged.is_empty() {
             return Step::Send(self.begin_merged());
         }
-        let has_started = self.refused.is_some() || self.call.has_started_all();
+        let has_started =
+            self.found.is_some() || self.refused.is_some() || self.call.has_started_all();
         let has_started = has_started && self.holding.is_none();
         if self.commit.is_some() || !has_started || !self.parts.values().all(Part::is_started) {
             return Step::Send(Vec::new());
@@ -469,6 +513,8 @@ impl Run {
     fn results(&self, procedure: &Procedure) -> Step {
         Step::Executed(match &self.refused {
             Some(refused) => Err(refused.clone()),
+            // What it has found says whether these were all pieces of the call.
+            None if self.found.is_some() => Ok(Vec::new()),
             None => self.call.results(procedure),
         })
     }

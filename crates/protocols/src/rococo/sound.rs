@@ -66,7 +66,13 @@ pub(super) fn to_client(from: NodeId, told: &Reply, group: &Group) -> bool {
 
 fn request(from: NodeId, request: &Request, own: u16, group: &Group) -> bool {
     match request {
-        Request::Start(start) => version(start.txn),
+        Request::Start(start) => {
+            let reads = &start.call.reads;
+            version(start.txn)
+                && reads.iter().all(|at| *at < group.partitions())
+                && reads.is_sorted_by(|one, other| one < other)
+                && (reads.is_empty() || reads.contains(&own))
+        }
         Request::Commit(commit) => {
             vertex(&commit.vertex, group)
                 && commit.vertex.participants.contains(&own)

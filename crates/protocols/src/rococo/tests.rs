@@ -14,6 +14,7 @@ mod finishing;
 mod hand;
 mod hunted;
 mod merging;
+mod ordering;
 mod reading;
 mod sets;
 

@@ -328,7 +328,11 @@ impl ProcedureKeyspace {
             .await
     }
 
+    /// What took no effect, since there was no answer in time.
     fn unavailable(&self, waiting_for: String) -> CallError {
-        CallError::Unavailable { waiting_for, deadline: self.options.deadline }
+        match self.port.obstacle() {
+            Some(reason) => CallError::ReadOnly { reason },
+            None => CallError::Unavailable { waiting_for, deadline: self.options.deadline },
+        }
     }
 }

@@ -210,6 +210,7 @@ fn merged_pieces_that_are_not_offered_are_refused_before_sending() {
         pieces: Vec::new(),
         merged: vec![vec![PieceId(0), PieceId(1)]],
         returns: Vec::new(),
+        ordered: false,
     };
     let set = ProcedureSet { tables: Vec::new(), procedures: vec![procedure] };
     let mut register = Box::pin(shop.register(set));

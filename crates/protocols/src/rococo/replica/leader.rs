@@ -187,8 +187,10 @@ impl Leader {
             return self.proposals.confirm(from, Reply::NotStarted { txn, why });
         }
         let is_executed = !self.live.contains_key(&txn) && common.table.has_started(txn);
-        // A coordinator that only asks what was started here sends no pieces.
-        let asks = start.pieces.is_empty() && self.live.contains_key(&txn);
+        // A coordinator that only asks what was started here sends no pieces. Those of a read-only call come all at once: if
+        // a silent client has not started them, they are not started any more.
+        let asks = start.pieces.is_empty() || start.call.is_read();
+        let asks = asks && self.live.contains_key(&txn);
         if !is_executed && !asks {
             let Start { ref call, ref pieces, .. } = start;
             let Some(set) = common.table.set().filter(|set| set.version() == call.set).cloned()
@@ -196,7 +198,7 @@ impl Leader {
                 return;
             };
             let is_same = self.live.get(&txn).is_none_or(|live| live.call == *call);
-            if !is_same || !set.accepts(call.procedure, pieces, false) {
+            if !is_same || !set.accepts_start(&start) {
                 return cx.reject(|| format!("{from} has sent pieces that {txn} does not have"));
             }
             self.start_held(txn, call, pieces, &set, common, cx);
@@ -222,7 +224,7 @@ impl Leader {
         let live = self.live.entry(txn).or_insert_with(|| Live::new(call.clone(), Vec::new(), now));
         live.heard = now;
         let new: Vec<Occurrence> = pieces.into_iter().filter(|piece| !live.has(piece)).collect();
-        if new.is_empty() {
+        if new.is_empty() && !call.is_read() {
             return;
         }
         cx.charge(new.len());

@@ -53,8 +53,11 @@ impl Recoveries {
         let Some(procedure) = set.procedure(of.procedure) else { return };
         let Some(inputs) = of.inputs.decode() else { return };
         let Ok(call) = Call::new(procedure, inputs) else { return };
-        let mut run =
-            Run::new(txn, of, set.clone(), call).insisting().with_participant(cx.id().partition());
+        let run = match of.is_read() {
+            true => Run::ordered(txn, of, set.clone(), call, Vec::new()),
+            false => Run::new(txn, of, set.clone(), call).with_participant(cx.id().partition()),
+        };
+        let mut run = run.insisting();
         let step = run.begin(group);
         self.runs.insert(txn, run);
         self.take(txn, step, group, cx);

@@ -240,9 +240,13 @@ fn version(common: &Common) -> u64 {
 fn fits(set: &ProcedureSet, common: &Common) -> Result<(), String> {
     let tables = common.table.set().map_or(&[][..], |known| known.tables());
     set.check_replacement(tables).map_err(|why| why.to_string())?;
-    let is_checked = |procedure: &Procedure| {
-        procedure.is_read_only()
-            || procedure.pieces.iter().all(|piece| {
+    let can_be_ordered = |procedure: &Procedure| {
+        procedure.pieces.iter().all(|piece| piece.immediate || !piece.body.can_fail)
+    };
+    let is_checked = |procedure: &Procedure| match procedure.is_read_only() {
+        true => !procedure.ordered || can_be_ordered(procedure),
+        false => {
+            procedure.pieces.iter().all(|piece| {
                 let is_executed = |PieceId(at): &PieceId| {
                     procedure.pieces.get(usize::from(*at)).is_some_and(|before| before.immediate)
                 };
@@ -250,7 +254,8 @@ fn fits(set: &ProcedureSet, common: &Common) -> Result<(), String> {
                     && piece.after.iter().all(is_executed)
             }) && procedure.merged.iter().flatten().all(|PieceId(at)| {
                 procedure.pieces.get(usize::from(*at)).is_some_and(|piece| piece.immediate)
-            })
+            }) && !procedure.ordered
+        }
     };
     if let Some(procedure) = set.procedures.iter().find(|procedure| !is_checked(procedure)) {
         return Err(format!("the offline checker has not checked procedure `{}`", procedure.name));

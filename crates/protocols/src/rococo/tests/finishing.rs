@@ -49,7 +49,8 @@ fn a_start_that_is_lost_is_repeated_although_the_partition_has_executed_the_call
         (1..LISTS).find(|head| partition(*head) != q).expect("several partitions have heads");
     let p = partition(head);
     let inputs: Vec<Datum> = [head, 7].into_iter().map(Datum::Int).collect();
-    let of = Arc::new(CallOf { set: 1, procedure, inputs: Inputs::new(&inputs) });
+    let encoded = Inputs::new(&inputs);
+    let of = Arc::new(CallOf { set: 1, procedure, inputs: encoded, reads: Vec::new() });
     let call = Call::new(set.procedure(procedure).unwrap(), inputs).unwrap();
     let mut run = Run::new(txn, of, set, call).insisting().with_participant(q);
     let requests = sent(run.begin(&group));
@@ -95,7 +96,8 @@ fn nothing_is_held_for_a_failed_attempt_once_pieces_of_the_merged_piece_are_star
     let client = testing::client_id(0);
     let txn = Version { timestamp_us: hand.net.clock_us(), coordinator: client };
     let inputs = Inputs::new(&[Datum::Int(0), Datum::Int(7)]);
-    let call = Arc::new(CallOf { set: 1, procedure: procedure(&set, "hop"), inputs });
+    let procedure = procedure(&set, "hop");
+    let call = Arc::new(CallOf { set: 1, procedure, inputs, reads: Vec::new() });
     let start = |piece| Start { txn, call: call.clone(), insist: true, pieces: vec![piece] };
     let hold = |piece, attempt| Request::Hold(Hold { start: start(piece), group: 0, attempt });
     let one = || occurrence(0, Datum::Int(0));

@@ -52,7 +52,15 @@ reads = ["row.n"]
 outputs.n = "row.n"
 "#;
 
+/// A set whose read-only calls are not ordered.
 pub(super) fn compiled(file: &str) -> Arc<ProcedureSet> {
+    let mut set = Arc::unwrap_or_clone(with_order(file));
+    set.procedures.iter_mut().for_each(|procedure| procedure.ordered = false);
+    Arc::new(set)
+}
+
+/// A set whose read-only calls are ordered under contention.
+pub(super) fn with_order(file: &str) -> Arc<ProcedureSet> {
     let mut set = serried_chop::compile(file).unwrap_or_else(|mistake| panic!("{mistake}"));
     serried_chop::check(&mut set).unwrap_or_else(|cycle| panic!("{cycle}"));
     Arc::new(set)
@@ -81,10 +89,19 @@ pub(super) struct Hand {
 
 impl Hand {
     pub(super) fn new(partitions: u16, members: usize, settings: Settings) -> Hand {
+        Hand::with_mutation(partitions, members, settings, Mutated::NONE)
+    }
+
+    pub(super) fn with_mutation(
+        partitions: u16,
+        members: usize,
+        settings: Settings,
+        mutation: Mutated<Mutation>,
+    ) -> Hand {
         let group = Group::new(members, Duration::from_millis(1)).with_partitions(partitions);
-        let replica = |id| Replica::new(id, group.clone(), &settings, Mutated::NONE);
+        let replica = |id| Replica::new(id, group.clone(), &settings, mutation);
         let mut net = Net::new(partitions, members, replica)
-            .with_clients(4, |_| Coordinator::new(group.clone(), &settings, Mutated::NONE));
+            .with_clients(4, |_| Coordinator::new(group.clone(), &settings, mutation));
         net.set_clock_us(1_000_000_000);
         net.tick = 1;
         net.start();

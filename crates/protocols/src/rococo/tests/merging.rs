@@ -163,7 +163,8 @@ fn what_two_attempts_have_found_is_not_mixed() {
     let txn = Version::at(1_000_000);
     let begun = |b: i64| {
         let inputs: Vec<Datum> = [0, b, 7].into_iter().map(Datum::Int).collect();
-        let of = Arc::new(CallOf { set: 1, procedure, inputs: Inputs::new(&inputs) });
+        let encoded = Inputs::new(&inputs);
+        let of = Arc::new(CallOf { set: 1, procedure, inputs: encoded, reads: Vec::new() });
         let call = Call::new(set.procedure(procedure).unwrap(), inputs).unwrap();
         let mut run = Run::new(txn, of, set.clone(), call);
         let holds = sent(run.begin(&group));

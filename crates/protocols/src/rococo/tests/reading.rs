@@ -6,7 +6,7 @@ use hand::{Hand, OF_HAND, compiled, r, short, with};
 
 pub(super) type Envelope = testing::Envelope<Message>;
 
-const LAST: &str = r#"
+pub(super) const LAST: &str = r#"
 [tables.head]
 key = { id = "int" }
 columns = { n = "int" }
@@ -45,10 +45,13 @@ pub(super) fn two_partitions() -> (Hand, [i64; 2]) {
 
 /// Takes the requests of read-only calls that are under way, in the order of their partitions.
 pub(super) fn requests(hand: &mut Hand) -> Vec<Envelope> {
-    let is_read = |message: &Message| matches!(message, Message::Request(Request::Read(_)));
     let mut requests = hand.net.take(|(.., message)| is_read(message));
     requests.sort_by_key(|(_, to, _)| *to);
     requests
+}
+
+pub(super) fn is_read(message: &Message) -> bool {
+    matches!(message, Message::Request(Request::Read(_)))
 }
 
 pub(super) fn read((.., message): &Envelope) -> &Read {
@@ -83,7 +86,7 @@ fn answer(hand: &mut Hand, request: Envelope) -> Envelope {
 }
 
 /// Delivers these requests, and the answers to them.
-fn answer_all(hand: &mut Hand, requests: Vec<Envelope>) {
+pub(super) fn answer_all(hand: &mut Hand, requests: Vec<Envelope>) {
     for request in requests {
         let answer = answer(hand, request);
         hand.net.deliver(answer);
@@ -99,7 +102,7 @@ pub(super) fn second_round(hand: &mut Hand, inputs: &[i64]) -> (u64, Vec<Envelop
 }
 
 /// Another client calls something. What client 0 repeats meanwhile is lost.
-fn call_meanwhile(hand: &mut Hand, procedure: &str, inputs: &[i64]) {
+pub(super) fn call_meanwhile(hand: &mut Hand, procedure: &str, inputs: &[i64]) {
     let links = hand.net.ids().into_iter().map(|server| (testing::client_id(0), server));
     hand.net.cut.extend(links);
     hand.call(1, procedure, inputs);
@@ -107,7 +110,7 @@ fn call_meanwhile(hand: &mut Hand, procedure: &str, inputs: &[i64]) {
 }
 
 /// The results of a call, which ends without further ado.
-fn results(hand: &mut Hand, number: u64) -> Vec<i64> {
+pub(super) fn results(hand: &mut Hand, number: u64) -> Vec<i64> {
     hand.run(2000);
     let Some(Outcome::Done(results)) = hand.outcome(number) else { panic!("no results") };
     let int = |datum: &Datum| match datum {
@@ -351,7 +354,7 @@ fn is_conflict((.., message): &Envelope) -> bool {
 }
 
 /// Another client begins to write the first row. Returns its commit, which waits.
-fn begin_to_add(hand: &mut Hand, inputs: [i64; 2]) -> Envelope {
+pub(super) fn begin_to_add(hand: &mut Hand, inputs: [i64; 2]) -> Envelope {
     hand.begin(1, "add", &inputs[..1]);
     hand.net.settle_where(|envelope| !is_commit(envelope));
     hand.net.take_first(is_commit).expect("all is started")
@@ -540,7 +543,6 @@ fn an_answer_with_too_few_pieces_does_not_count() {
     hand.net.cut.extend([0, 1].map(|client| (testing::client_id(client), r(0))));
     hand.call(2, "add", &[a]); // It has ended,
     let later = hand.begin(2, "add", &[b]); // and then this one begins.
-    let is_read = |message: &Message| matches!(message, Message::Request(Request::Read(_)));
     hand.net.settle_where(|(.., message)| !is_read(message));
     hand.net.cut.clear();
     hand.net.deliver(t);
