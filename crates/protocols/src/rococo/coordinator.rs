@@ -26,6 +26,9 @@ use crate::Mutated;
 /// How long ends are collected before partitions are notified.
 const TELL_AFTER: Duration = Duration::from_millis(10);
 
+/// After a read-only call had to be ordered, so many calls of its procedure are ordered without trying to read the same twice.
+const ORDERED_AT_ONCE: u32 = 15;
+
 /// How long to wait before a call is started again under another set of procedures.
 const START_AGAIN: Duration = Duration::from_millis(20);
 
@@ -46,6 +49,8 @@ pub struct Coordinator {
     by_version: BTreeMap<Version, BTreeSet<TxnId>>,
     by_read: BTreeMap<u64, TxnId>,
     reads: u64,
+    /// By read-only procedure of which a call had to be ordered: how many calls are ordered at once after that.
+    contended: BTreeMap<u16, u32>,
     /// By partition, the calls that were executed everywhere.
     ended: BTreeMap<u16, Vec<Version>>,
 }
@@ -102,6 +107,7 @@ impl Coordinator {
             by_version: BTreeMap::new(),
             by_read: BTreeMap::new(),
             reads: 0,
+            contended: BTreeMap::new(),
             ended: BTreeMap::new(),
         }
     }
@@ -165,7 +171,12 @@ impl Coordinator {
         };
         let again = Operation::Call { procedure: name, inputs };
         if procedure.is_read_only() {
-            let reading = Box::new(Reading::new(at as u16, call, set, self.mutation));
+            let mut reading = Reading::new(at as u16, call, set, self.mutation);
+            if let Some(left) = self.contended.get_mut(&(at as u16)).filter(|left| **left > 0) {
+                *left -= 1;
+                reading = reading.under_contention();
+            }
+            let reading = Box::new(reading);
             let phase = Phase::Reads { reading, ordered: None, again };
             self.requests.insert(txn, Running { repeated: 0, phase });
             return self.read(txn, cx);
@@ -203,6 +214,17 @@ impl Coordinator {
                     cx.set_timer(Timer::Repeat(txn), patience);
                 }
                 self.send_all(requests, 0, cx);
+            }
+            Step::Started => {
+                let Some(Running { phase: Phase::Reads { reading, ordered, .. }, .. }) =
+                    self.requests.get_mut(&txn)
+                else {
+                    return;
+                };
+                let found = ordered.as_ref().and_then(|run| run.found());
+                if found.is_some_and(|found| reading.on_started(found)) {
+                    self.read(txn, cx);
+                }
             }
             Step::NotStarted(why) => self.start_again(txn, why, cx),
             Step::Executed(results) => {
@@ -275,7 +297,16 @@ impl Coordinator {
         });
         let requests = match next {
             Next::Read(requests) => requests,
-            Next::Order(pieces) => return self.order(txn, pieces, cx),
+            Next::Start { reads, pieces } => return self.start_reads(txn, reads, pieces, cx),
+            Next::Commit => {
+                let Some(Running { phase: Phase::Reads { ordered: Some(run), .. }, .. }) =
+                    self.requests.get_mut(&txn)
+                else {
+                    return;
+                };
+                let step = Step::Send(run.commit());
+                return self.take(txn, step, cx);
+            }
             Next::End(results) => {
                 let (set, procedure) = (reading.set().clone(), reading.procedure());
                 return self.end(txn, done(&set, procedure, results), cx);
@@ -288,23 +319,39 @@ impl Coordinator {
         self.send_reads(txn, requests, cx);
     }
 
-    /// Orders a read-only call among those that write.
-    fn order(&mut self, txn: TxnId, pieces: Vec<(u16, Vec<Occurrence>)>, cx: &mut Cx<'_>) {
-        let version = self.next_version(cx);
+    /// Has pieces of a read-only call started that is ordered among those that write.
+    fn start_reads(
+        &mut self,
+        txn: TxnId,
+        reads: Vec<u16>,
+        pieces: Vec<(u16, Vec<Occurrence>)>,
+        cx: &mut Cx<'_>,
+    ) {
+        let is_new =
+            |running: &Running| matches!(running.phase, Phase::Reads { ordered: None, .. });
+        let version = match self.requests.get(&txn).is_some_and(is_new) {
+            true => Some(self.next_version(cx)),
+            false => None,
+        };
         let Some(Running { phase: Phase::Reads { reading, ordered, .. }, .. }) =
             self.requests.get_mut(&txn)
         else {
             return;
         };
-        let (set, procedure, call) =
-            (reading.set().clone(), reading.procedure(), reading.call().clone());
-        let (inputs, reads) =
-            (Inputs::new(call.inputs()), pieces.iter().map(|(at, _)| *at).collect());
-        let of = CallOf { set: set.version(), procedure, inputs, reads };
-        let run = ordered.insert(Box::new(Run::ordered(version, Arc::new(of), set, call, pieces)));
-        let step = run.begin(&self.group);
-        self.by_version.entry(version).or_default().insert(txn);
-        self.take(txn, step, cx);
+        if let Some(version) = version {
+            if !reading.was_contended() {
+                self.contended.insert(reading.procedure(), ORDERED_AT_ONCE);
+            }
+            let (set, procedure) = (reading.set().clone(), reading.procedure());
+            let call = reading.call().clone();
+            let inputs = Inputs::new(call.inputs());
+            let of = CallOf { set: set.version(), procedure, inputs, reads };
+            *ordered = Some(Box::new(Run::ordered(version, Arc::new(of), set, call)));
+            self.by_version.entry(version).or_default().insert(txn);
+        }
+        let Some(run) = ordered else { return };
+        let requests = run.start_reads(pieces);
+        self.take(txn, Step::Send(requests), cx);
     }
 
     fn send_reads(&mut self, txn: TxnId, requests: Requests, cx: &mut Cx<'_>) {
@@ -662,11 +709,19 @@ impl Actor for Coordinator {
         let Some(running) = self.requests.get_mut(&txn) else { return };
         running.repeated += 1;
         let repeated = running.repeated;
-        let requests = match &running.phase {
+        let requests = match &mut running.phase {
             Phase::Waits(_) | Phase::Lists => vec![(OF_SETS, Request::Set)],
             Phase::Calls { run, .. } => run.unanswered(),
-            Phase::Reads { ordered: Some(run), .. } => run.unanswered(),
-            Phase::Reads { reading, .. } => reading.unanswered(),
+            Phase::Reads { reading, ordered, .. } => {
+                let open: Vec<u64> = reading.numbers().collect();
+                if reading.gives_up_predicting() {
+                    self.by_read.retain(|number, _| !open.contains(number));
+                    return self.read(txn, cx);
+                }
+                let mut requests = reading.unanswered();
+                requests.extend(ordered.iter().flat_map(|run| run.unanswered()));
+                requests
+            }
             Phase::Inquires { .. } => {
                 self.leaders.clear();
                 if self.set.is_none() {

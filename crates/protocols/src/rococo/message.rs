@@ -98,7 +98,8 @@ pub struct Start {
     pub call: Arc<CallOf>,
     /// Whether another partition has started the transaction. Then this one has to start it too.
     pub insist: bool,
-    /// The pieces, in the order of their declaration.
+    /// The pieces, in the order of their declaration. If there are none, and the call is a read-only one that is ordered, the
+    /// partition starts no other pieces of it.
     pub pieces: Vec<Occurrence>,
 }
 
@@ -112,7 +113,7 @@ pub struct CallOf {
     /// The inputs.
     pub inputs: Inputs,
     /// If the procedure writes nothing and the call is ordered among those that write: the partitions at which it has
-    /// pieces, in ascending order. All pieces of a partition are started by one request.
+    /// pieces, in ascending order. A start without pieces closes it at a partition.
     pub reads: Vec<u16>,
 }
 
@@ -430,7 +431,7 @@ pub struct StartEntry {
     pub txn: Version,
     /// The call.
     pub call: Arc<CallOf>,
-    /// The pieces.
+    /// The pieces. If there are none, no others follow.
     pub pieces: Vec<Occurrence>,
     /// The outcome of each, if it is immediate.
     pub outcomes: Vec<Option<Result<Vec<Datum>, Refused>>>,

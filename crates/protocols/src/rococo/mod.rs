@@ -45,9 +45,10 @@
 //! - *A refused call is a transaction too.* It writes nothing, but what it has read must be consistent. So it commits with the
 //!   pieces that it has started, and only then the refusal is reported.
 //!
-//! - *A read-only call that is ordered starts once at each partition.* Its partitions are part of the call. A server that
-//!   finishes it for a silent client does not know all of its pieces, so it starts none where the client has started none,
-//!   and what arrives later is not started any more. So all coordinators commit the same edges.
+//! - *A read-only call that is ordered is closed before another coordinator commits it.* Its partitions are part of the call.
+//!   A server that finishes it for a silent client does not know all of its pieces, so it has all partitions close the call:
+//!   what arrives later is not started any more. A client that commits has the answers to all that it has sent. So all
+//!   coordinators commit the same edges.
 //! - *A recovering partition is a participant*, although the call may need nothing of it any more: it has started pieces of
 //!   a call that is refused, or held rows in an attempt that failed.
 //!
@@ -114,7 +115,7 @@ pub enum Mutation {
     ForgetsEarly,
     /// A call that writes nothing reads one round.
     ReadsOnce,
-    /// An ordered call that writes nothing does not check that it has the same pieces by what these have found.
+    /// An ordered call that writes nothing takes it for granted that pieces have found what they were predicted to find.
     OrdersUnchecked,
     /// A set of procedures is in use as soon as it is registered, while calls under the former one are under way.
     DoesNotDrain,

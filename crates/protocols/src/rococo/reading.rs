@@ -18,16 +18,23 @@
 //!
 //! # Ordered calls
 //! Under contention a call may read for long until nothing changes. If the offline checker has found that this is sound
-//! (`readers.rs` of `serried-chop`), it neither pauses nor reads a third round. It is ordered among those that write, as a
-//! transaction that starts at once all pieces that are known from what it has read (`run.rs`). This transaction reads at one
-//! place of the serial order, whatever is under way. Then the call checks that what was found there leads to the same
-//! pieces. If it leads to others, these are read, and the call is ordered again. So it has to begin again only if something
-//! has changed that decides which rows it reads, such as the number of the last order, and not with each change of a row.
+//! (`readers.rs` of `serried-chop`), it neither pauses nor reads a third round. It is ordered among those that write (`run.rs`):
+//! a transaction starts all of its pieces, and commits. So they read at one place of the serial order, whatever is under way.
 //!
-//! Such a transaction costs entries in logs, and others wait for it. So a call first tries to read the same twice.
+//! Other pieces follow from the outputs of some pieces. An immediate piece returns its outputs when it is started, so these are
+//! started first. What a deferred one will find is not known before the commit. Here it is predicted to find what it has found
+//! last. If it was never read, it is read outside the transaction. In the end, the call is gone through by what the transaction
+//! has found. If it has other pieces than those that were started, a prediction was wrong, and another transaction follows.
+//! So a call begins again only if a deferred piece has changed that decides which rows are read.
+//!
+//! The partitions of a transaction are chosen at its beginning: those of all pieces that are known then. If it needs another
+//! one, it ends with what it has started, and another transaction follows, too.
+//!
+//! Such a transaction costs entries in logs, and others wait for it. So a call first tries to read the same twice, unless this
+//! was in vain for another call of the procedure a short time ago (`coordinator.rs`).
 
 use core::time::Duration;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serried_actor::{Group, Timestamp};
@@ -86,6 +93,12 @@ pub(super) struct Reading {
     took: Duration,
     /// Whether the call is ordered, and how far.
     ordering: Ordering,
+    /// The partitions of the transaction.
+    reads: BTreeSet<u16>,
+    /// Numbers the pieces that the transaction starts.
+    numbers: Numbers,
+    /// Whether the transaction lacks pieces that the call has.
+    is_lacking: bool,
     /// Whether this round has found something else than the round before. So has the first.
     is_different: bool,
     /// Counts the rounds.
@@ -103,11 +116,20 @@ pub(super) struct Reading {
 enum Ordering {
     /// It reads in rounds.
     No,
-    /// It reads what it needs to know all of its pieces.
+    /// It reads what other pieces need, and no more, to find out which partitions a transaction will have.
+    Predicts,
+    /// It finds out which pieces are to be started next, and reads what it needs to predict.
     Prepares,
-    /// Its pieces are being ordered.
-    UnderWay,
-    /// It goes on through the call by what they have found.
+    /// Pieces are being started.
+    Starts {
+        /// Whether no other pieces follow.
+        is_last: bool,
+    },
+    /// All pieces are started.
+    Started,
+    /// The transaction commits.
+    Commits,
+    /// It goes through the call by what the transaction has found.
     Checks,
 }
 
@@ -116,8 +138,10 @@ enum Ordering {
 pub(super) enum Next {
     /// Send these requests. If there are none, a request is open, or the call pauses ([`Reading::pause`]).
     Read(Requests),
-    /// Order these pieces, by partition.
-    Order(Vec<(u16, Vec<Occurrence>)>),
+    /// Start these pieces, by partition, in a transaction of these partitions.
+    Start { reads: Vec<u16>, pieces: Vec<(u16, Vec<Occurrence>)> },
+    /// Commit this transaction.
+    Commit,
     /// Report these results.
     End(Result<Vec<Datum>, Refused>),
 }
@@ -149,10 +173,20 @@ struct PieceRead {
     is_fresh: bool,
     /// Whether the call uses it, as far as this round has gone through the call.
     is_used: bool,
+    /// Whether it was used by what was predicted.
+    was_used: bool,
     /// `None` if it was not answered yet.
     found: Option<Box<Found>>,
     /// The answer that has told this last, if its leader remembers it, and the place of the piece in it.
     told: Option<(AnswerName, u32)>,
+    /// Whether a transaction finds its outputs when it is started.
+    is_immediate: bool,
+    /// Whether other pieces need its outputs.
+    is_needed: bool,
+    /// Its number in the transaction, if that has started it.
+    started: Option<u32>,
+    /// What the transaction has found.
+    ordered: Option<Result<Vec<Datum>, Refused>>,
 }
 
 /// A call, as far as what was read tells.
@@ -189,12 +223,29 @@ impl Reading {
             asked: None,
             took: Duration::ZERO,
             ordering: Ordering::No,
+            reads: BTreeSet::new(),
+            numbers: Numbers::default(),
+            is_lacking: false,
             is_different: true,
             round: 1,
             walk: None,
             results: None,
             open: BTreeMap::new(),
         }
+    }
+
+    /// Orders the call without trying to read the same twice, if it can be ordered.
+    #[must_use]
+    pub(super) fn under_contention(mut self) -> Reading {
+        if self.can_be_ordered() {
+            self.ordering = Ordering::Predicts;
+        }
+        self
+    }
+
+    /// Whether it did not try to read the same twice.
+    pub(super) fn was_contended(&self) -> bool {
+        self.round == 1
     }
 
     pub(super) fn set(&self) -> &Arc<Registered> {
@@ -222,16 +273,42 @@ impl Reading {
         (group, now): (&Group, Timestamp),
         mut number: impl FnMut() -> u64,
     ) -> Next {
-        if self.ordering == Ordering::UnderWay {
-            return Next::Read(Vec::new());
+        match self.ordering {
+            Ordering::No => {}
+            Ordering::Starts { .. } | Ordering::Commits => return Next::Read(Vec::new()),
+            Ordering::Predicts => {
+                if !self.open.is_empty() {
+                    return Next::Read(Vec::new());
+                }
+                if !self.go_on(group) {
+                    self.due = self.places(|piece| piece.is_needed && piece.found.is_none());
+                    return Next::Read(self.request(&mut number, now));
+                }
+                self.begin_transaction();
+                return self.prepare(group, &mut number, now);
+            }
+            Ordering::Prepares => return self.prepare(group, &mut number, now),
+            Ordering::Started => {
+                self.ordering = Ordering::Commits;
+                return Next::Commit;
+            }
+            Ordering::Checks => {
+                if let Some(results) = self.walk(group) {
+                    return Next::End(results);
+                }
+                self.predict();
+                return self.prepare(group, &mut number, now);
+            }
         }
         if let Some(asked) = self.asked.take_if(|_| self.open.is_empty()) {
             self.took = now.since(asked);
         }
         let still_conflicts = self.open.is_empty() && !self.later.is_empty();
         if still_conflicts && self.can_be_ordered() {
-            self.prepare();
-        } else if still_conflicts && self.pauses_in_round >= PAUSES_IN_A_ROUND {
+            self.begin_transaction();
+            return self.prepare(group, &mut number, now);
+        }
+        if still_conflicts && self.pauses_in_round >= PAUSES_IN_A_ROUND {
             self.begin_anew();
         }
         while self.open.is_empty() && self.later.is_empty() {
@@ -239,22 +316,15 @@ impl Reading {
                 self.read_all();
                 return Next::Read(self.request(&mut number, now));
             }
-            let is_over = self.ordering == Ordering::No && !self.is_different;
-            if (is_over || self.mutation.is(Mutation::ReadsOnce))
-                && let Some(results) = self.results.take()
-            {
+            let is_over = !self.is_different || self.mutation.is(Mutation::ReadsOnce);
+            if is_over && let Some(results) = self.results.take() {
                 return Next::End(results);
             }
             if let Some(results) = self.walk(group) {
-                let is_checked = self.ordering == Ordering::Checks
-                    && (!self.is_different || self.mutation.is(Mutation::OrdersUnchecked));
-                if is_checked {
-                    return Next::End(results);
-                }
                 self.results = Some(results);
-                if self.ordering != Ordering::No || self.round > 1 && self.can_be_ordered() {
-                    self.ordering = Ordering::UnderWay;
-                    return Next::Order(self.take_all());
+                if self.round > 1 && self.can_be_ordered() {
+                    self.begin_transaction();
+                    return self.prepare(group, &mut number, now);
                 }
                 self.begin_round();
                 if self.round > 1 && self.round % ROUNDS_IN_A_ROW == 1 {
@@ -277,57 +347,142 @@ impl Reading {
         self.set.procedure(self.procedure).is_some_and(|procedure| procedure.ordered)
     }
 
-    /// Something conflicts in a further round: gives up reading the same twice, and finds out which pieces there are by what
-    /// was read last.
-    fn prepare(&mut self) {
+    // Ordered calls.
+
+    /// Gives up reading the same twice, or begins another transaction.
+    fn begin_transaction(&mut self) {
         self.ordering = Ordering::Prepares;
         self.later.clear();
         self.is_spoiled = false;
+        self.reads = self.pieces.iter().map(|piece| piece.at).collect();
+        self.numbers = Numbers::default();
+        self.is_lacking = false;
+        for piece in &mut self.pieces {
+            piece.started = None;
+            piece.ordered = None;
+        }
         self.go_through_again();
     }
 
-    /// Goes through the call from its beginning, by what was found last.
+    /// Goes through the call from its beginning.
     fn go_through_again(&mut self) {
-        self.is_different = false;
         self.is_again = false;
         self.places = None;
         self.next = 0;
         self.walk = None;
         self.due.clear();
-        for (at, piece) in self.pieces.iter_mut().enumerate() {
-            piece.is_used = false;
-            piece.is_fresh = piece.found.is_some();
-            if !piece.is_fresh {
-                self.is_different = true;
-                self.due.push(at);
-            }
-        }
+        self.pieces.iter_mut().for_each(|piece| piece.is_used = false);
     }
 
-    /// All pieces that the call has, by partition.
-    fn take_all(&mut self) -> Vec<(u16, Vec<Occurrence>)> {
-        self.pieces.retain(|piece| piece.is_used);
-        let mut by_partition: BTreeMap<u16, Vec<Occurrence>> = BTreeMap::new();
-        let mut numbers = Numbers::default();
-        for PieceRead { asked, at, .. } in &self.pieces {
+    /// What the transaction has to start next, or what has to be read before.
+    fn prepare(&mut self, group: &Group, number: &mut impl FnMut() -> u64, now: Timestamp) -> Next {
+        if !self.open.is_empty() {
+            return Next::Read(Vec::new());
+        }
+        if self.is_lacking {
+            return self.start(Vec::new(), true);
+        }
+        let is_complete = self.go_on(group);
+        let immediate = self.places(|piece| piece.is_immediate && piece.started.is_none());
+        if !is_complete && !immediate.is_empty() {
+            return self.start(immediate, false);
+        }
+        if is_complete {
+            return self.start(self.places(|piece| piece.started.is_none()), true);
+        }
+        self.due =
+            self.places(|piece| !piece.is_immediate && piece.is_needed && piece.found.is_none());
+        Next::Read(self.request(number, now))
+    }
+
+    /// The pieces that the call uses and that are `wanted`.
+    fn places(&self, wanted: impl Fn(&PieceRead) -> bool) -> Vec<usize> {
+        let all = self.pieces.iter().enumerate();
+        all.filter(|(_, piece)| piece.is_used && wanted(piece)).map(|(at, _)| at).collect()
+    }
+
+    /// Has pieces started. After the last ones, each partition of the transaction has started some, or knows that it starts
+    /// none.
+    fn start(&mut self, mut places: Vec<usize>, mut is_last: bool) -> Next {
+        let begins = self.pieces.iter().all(|piece| piece.started.is_none());
+        if begins && !self.is_lacking {
+            let used = self.pieces.iter().filter(|piece| piece.is_used);
+            self.reads.extend(used.map(|piece| piece.at));
+        }
+        if places.iter().any(|at| !self.reads.contains(&self.pieces[*at].at)) {
+            self.is_lacking = true;
+        }
+        if self.is_lacking {
+            places.clear();
+            is_last = true;
+        }
+        let mut pieces: BTreeMap<u16, Vec<Occurrence>> = BTreeMap::new();
+        if is_last {
+            pieces.extend(self.reads.iter().map(|at| (*at, Vec::new())));
+            let started = self.pieces.iter().filter(|piece| piece.started.is_some());
+            started.for_each(|piece| drop(pieces.remove(&piece.at)));
+        }
+        for at in places {
+            let PieceRead { asked, at, started, .. } = &mut self.pieces[at];
             let Asked { piece, arguments } = asked.clone();
-            let occurrence = Occurrence { piece, number: numbers.next(piece), arguments };
-            by_partition.entry(*at).or_default().push(occurrence);
+            let number = self.numbers.next(piece);
+            *started = Some(number);
+            pieces.entry(*at).or_default().push(Occurrence { piece, number, arguments });
         }
-        by_partition.into_iter().collect()
+        if pieces.is_empty() {
+            self.ordering = Ordering::Commits;
+            return Next::Commit;
+        }
+        self.ordering = Ordering::Starts { is_last };
+        let reads = self.reads.iter().copied().collect();
+        Next::Start { reads, pieces: pieces.into_iter().collect() }
     }
 
-    /// The call was ordered with all of its pieces. Those that are not among these were not started.
+    /// All pieces are started that were to be started. Returns whether there is something to do, which [`Self::proceed`] says.
+    pub(super) fn on_started(&mut self, found: &FoundPieces) -> bool {
+        let Ordering::Starts { is_last } = self.ordering else { return false };
+        for piece in self.pieces.iter_mut().filter(|piece| piece.is_immediate) {
+            let Some(number) = piece.started else { continue };
+            piece.ordered = found.get(&(piece.asked.piece, number)).cloned();
+            // A server has finished the transaction, because this client was silent.
+            self.is_lacking |= piece.ordered.is_none();
+        }
+        self.ordering = if is_last { Ordering::Started } else { Ordering::Prepares };
+        true
+    }
+
+    /// A server does not answer what has to be predicted. Perhaps what it waits for waits for this transaction. So that ends.
+    /// Returns whether this is so.
+    pub(super) fn gives_up_predicting(&mut self) -> bool {
+        let predicts = self.ordering == Ordering::Prepares && !self.open.is_empty();
+        let gives_up = predicts && self.pieces.iter().any(|piece| piece.started.is_some());
+        if gives_up {
+            self.open.clear();
+            self.is_lacking = true;
+        }
+        gives_up
+    }
+
+    /// The transaction is over.
     pub(super) fn on_ordered(&mut self, mut found: FoundPieces) {
-        let mut numbers = Numbers::default();
         for piece in &mut self.pieces {
-            let number = numbers.next(piece.asked.piece);
-            let outcome = found.remove(&(piece.asked.piece, number));
-            let versions = Versions::default();
-            piece.found = outcome.map(|outcome| Box::new(Found { outcome, versions }));
+            piece.was_used = piece.is_used;
+            let number = piece.started;
+            piece.ordered = number.and_then(|number| found.remove(&(piece.asked.piece, number)));
         }
         self.ordering = Ordering::Checks;
         self.go_through_again();
+    }
+
+    /// The transaction had other pieces than the call has by what these have found. The next one is predicted to find that.
+    fn predict(&mut self) {
+        self.pieces.retain(|piece| piece.is_used || piece.was_used);
+        for piece in &mut self.pieces {
+            if let Some(outcome) = piece.ordered.take() {
+                piece.found = Some(Box::new(Found { outcome, versions: Versions::default() }));
+            }
+        }
+        self.begin_transaction();
     }
 
     /// Begins another round, which reads again what the last one has used.
@@ -381,23 +536,36 @@ impl Reading {
         later.into_iter().map(|(at, places)| self.ask(at, places, false, number())).collect()
     }
 
-    /// Goes on through the call by what this round has read. Collects the pieces that it still has to read, or returns the
-    /// results.
+    /// Goes on through the call by what was found. Collects the pieces that it still has to read, or returns the results.
     fn walk(&mut self, group: &Group) -> Option<Result<Vec<Datum>, Refused>> {
+        self.go_on(group);
+        let set = self.set.clone();
+        let procedure = set.procedure(self.procedure).expect("the call was checked");
+        let is_over = |Walk { call, awaits, refused }: &mut Walk| {
+            awaits.is_empty() && (refused.is_some() || call.has_executed_all())
+        };
+        let Walk { call, refused, .. } = self.walk.take_if(is_over)?;
+        Some(match refused {
+            Some(refused) => Err(refused),
+            None => call.results(procedure),
+        })
+    }
+
+    /// Goes on through the call by what was found. Returns whether no other pieces follow.
+    fn go_on(&mut self, group: &Group) -> bool {
         let set = self.set.clone();
         let procedure = set.procedure(self.procedure).expect("the call was checked");
         let begin = || Walk { call: self.call.clone(), awaits: Vec::new(), refused: None };
         let Walk { mut call, mut awaits, mut refused } = self.walk.take().unwrap_or_else(begin);
         loop {
             awaits.retain(|(occurrence, at)| {
-                let piece = &self.pieces[*at];
-                let Some(found) = piece.found.as_ref().filter(|_| piece.is_fresh) else {
-                    return true;
-                };
-                match &found.outcome {
+                match self.outcome(*at) {
+                    None => return true,
                     // A correct server sends outputs of the right types. Others leave the call unanswered.
-                    Ok(outputs) => drop(call.executed(procedure, *occurrence, outputs.clone())),
-                    Err(why) => drop(refused.get_or_insert_with(|| why.clone())),
+                    Some(Ok(outputs)) => {
+                        drop(call.executed(procedure, *occurrence, outputs.clone()));
+                    }
+                    Some(Err(why)) => drop(refused.get_or_insert_with(|| why.clone())),
                 }
                 false
             });
@@ -417,15 +585,25 @@ impl Reading {
                 awaits.push((occurrence, at));
             }
         }
-        let is_over = awaits.is_empty() && (refused.is_some() || call.has_executed_all());
-        if !is_over {
-            self.walk = Some(Walk { call, awaits, refused });
-            return None;
+        let is_complete = refused.is_some() || call.has_started_all();
+        self.walk = Some(Walk { call, awaits, refused });
+        is_complete
+    }
+
+    /// What a piece has found, or is predicted to find, as far as the call goes by that now.
+    fn outcome(&self, at: usize) -> Option<&Result<Vec<Datum>, Refused>> {
+        let piece = &self.pieces[at];
+        let found = piece.found.as_ref().map(|found| &found.outcome);
+        let is_predicted = piece.is_needed && !piece.is_immediate;
+        match self.ordering {
+            Ordering::No => found.filter(|_| piece.is_fresh),
+            Ordering::Predicts => found,
+            Ordering::Checks if !is_predicted || !self.mutation.is(Mutation::OrdersUnchecked) => {
+                piece.ordered.as_ref()
+            }
+            _ if piece.is_immediate => piece.ordered.as_ref(),
+            _ => found,
         }
-        Some(match refused {
-            Some(refused) => Err(refused),
-            None => call.results(procedure),
-        })
     }
 
     /// The place of the piece that an occurrence is. It is due if it is a new one.
@@ -438,7 +616,7 @@ impl Reading {
         }
         let at = self.pieces.len();
         // In the first round nothing was read before. Occurrences with equal arguments are rare, and are read each.
-        if self.results.is_some() {
+        if self.results.is_some() || self.ordering != Ordering::No {
             let places = self.places.get_or_insert_with(|| places(&self.pieces));
             if let Some(at) = places.get(&asked).copied() {
                 self.next = at + 1;
@@ -450,8 +628,20 @@ impl Reading {
         let leading = declared.placement(set.tables(), &asked.arguments);
         let partition = group.partition_of(&placement_key(&leading));
         self.next = at + 1;
-        let (is_fresh, is_used, found, told) = (false, false, None, None);
-        self.pieces.push(PieceRead { asked, at: partition, is_fresh, is_used, found, told });
+        let all = &set.procedure(self.procedure).expect("the call has it").pieces;
+        self.pieces.push(PieceRead {
+            asked,
+            at: partition,
+            is_fresh: false,
+            is_used: false,
+            was_used: false,
+            found: None,
+            told: None,
+            is_immediate: declared.immediate,
+            is_needed: all.iter().any(|other| other.after.contains(&piece)),
+            started: None,
+            ordered: None,
+        });
         self.due.push(at);
         self.is_different = true;
         at
@@ -565,7 +755,7 @@ impl Reading {
 }
 
 /// Numbers the occurrences of each piece from 0.
-#[derive(Default)]
+#[derive(Default, Debug)]
 struct Numbers(Vec<u32>);
 
 impl Numbers {

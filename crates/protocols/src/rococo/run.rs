@@ -1,8 +1,9 @@
 //! The coordination of a call that writes: its start phase and its commit phase (002 §3.2).
 //!
-//! A read-only call whose pieces are known can be ordered in the same way (`reading.rs`). Its partitions are known from the
-//! beginning, and each starts all of its pieces, or none of them if the client was silent before they arrived. So all
-//! coordinators find the same edges. What such a call has found is of use only to its client.
+//! A read-only call can be ordered in the same way (`reading.rs`). Its partitions are known from the beginning. The client
+//! decides which pieces they start. If a server has to finish the call, it does not know them, so it has each partition close
+//! the call: this starts no pieces of it any more. So all coordinators find the same edges. What such a call has found is of
+//! use only to its client.
 //!
 //! Servers remember what they have started and executed. So several nodes can coordinate a call, one after the other or at
 //! the same time: the client, and servers if the client is silent.
@@ -75,6 +76,11 @@ impl Part {
         self.is_over || self.has_started_known() && !self.is_asked
     }
 
+    /// Whether nothing was asked of it.
+    fn is_untouched(&self) -> bool {
+        self.pieces.is_empty() && !self.is_asked && self.started.is_empty()
+    }
+
     fn has_started_known(&self) -> bool {
         self.pieces.iter().all(|piece| self.started.contains(&(piece.piece, piece.number)))
     }
@@ -88,6 +94,8 @@ pub(super) type Requests = Vec<(u16, Request)>;
 pub(super) enum Step {
     /// These requests are to be sent; mostly none.
     Send(Requests),
+    /// All pieces of a read-only call are started that were to be started.
+    Started,
     /// No partition has started the call, and none will under this version.
     NotStarted(NotStarted),
     /// The call was executed: its results, or why it was refused.
@@ -116,21 +124,31 @@ impl Run {
         }
     }
 
-    /// A read-only call that is to be ordered, with its pieces by partition. One that goes on with it sends no pieces.
-    pub(super) fn ordered(
-        txn: Version,
-        of: Arc<CallOf>,
-        set: Arc<Registered>,
-        call: Call,
-        pieces: Vec<(u16, Vec<Occurrence>)>,
-    ) -> Run {
-        let part = |at: &u16| (*at, Part { is_asked: true, ..Part::default() });
-        let parts = of.reads.iter().map(part).collect();
-        let mut run = Run { parts, found: Some(BTreeMap::new()), ..Run::new(txn, of, set, call) };
-        for (at, pieces) in pieces {
-            run.parts.entry(at).or_default().pieces = pieces;
-        }
-        run
+    /// A read-only call that is to be ordered.
+    pub(super) fn ordered(txn: Version, of: Arc<CallOf>, set: Arc<Registered>, call: Call) -> Run {
+        let parts = of.reads.iter().map(|at| (*at, Part::default())).collect();
+        Run { parts, found: Some(BTreeMap::new()), ..Run::new(txn, of, set, call) }
+    }
+
+    /// Starts pieces of a read-only call, by partition. A partition for which there are none closes the call.
+    pub(super) fn start_reads(&mut self, pieces: Vec<(u16, Vec<Occurrence>)>) -> Requests {
+        let start = |(at, pieces): (u16, Vec<Occurrence>)| {
+            let part = self.parts.entry(at).or_default();
+            part.is_asked = pieces.is_empty();
+            part.pieces.extend(pieces.iter().cloned());
+            (at, self.start(pieces))
+        };
+        pieces.into_iter().map(start).collect()
+    }
+
+    /// Has all partitions close a read-only call.
+    pub(super) fn close(&mut self) -> Requests {
+        self.start_reads(self.parts.keys().map(|at| (*at, Vec::new())).collect())
+    }
+
+    /// What the pieces of a read-only call have found: those that were started and are immediate, or executed.
+    pub(super) fn found(&self) -> Option<&FoundPieces> {
+        self.found.as_ref()
     }
 
     /// What the pieces of a read-only call have found: those that were started.
@@ -171,10 +189,7 @@ impl Run {
 
     /// Starts the first pieces.
     pub(super) fn begin(&mut self, group: &Group) -> Step {
-        match &self.found {
-            Some(_) => Step::Send(self.unanswered()),
-            None => self.proceed(group),
-        }
+        self.proceed(group)
     }
 
     /// Handles a reply of a partition's leader.
@@ -226,7 +241,7 @@ impl Run {
             }
         }
         if self.found.is_some() {
-            // It has started all that it will ever start.
+            // If it has closed the call, it starts no others.
             part.pieces.retain(|own| part.started.contains(&(own.piece, own.number)));
         }
         let mut step = self.proceed(group);
@@ -252,7 +267,10 @@ impl Run {
             // The partition has answered a request from before that was known. The timer repeats it.
             return Step::Send(Vec::new());
         }
-        match self.parts.values().all(|part| part.not_started.is_some()) {
+        // A part without pieces may hold rows. It does not if the call writes nothing.
+        let reads = self.found.is_some();
+        let is_refused = |part: &Part| part.not_started.is_some() || reads && part.is_untouched();
+        match self.parts.values().all(is_refused) {
             true => Step::NotStarted(why),
             false => Step::Send(Vec::new()),
         }
@@ -313,10 +331,14 @@ impl Run {
 
     /// Starts what can be started, and commits if that is all.
     fn proceed(&mut self, group: &Group) -> Step {
+        if self.found.is_some() {
+            let has_started = self.commit.is_none() && self.parts.values().all(Part::is_started);
+            return if has_started { Step::Started } else { Step::Send(Vec::new()) };
+        }
         let set = self.set.clone();
         let procedure = procedure(&set, &self.of);
         let mut requests: BTreeMap<u16, Vec<Occurrence>> = BTreeMap::new();
-        if self.refused.is_none() && self.holding.is_none() && self.found.is_none() {
+        if self.refused.is_none() && self.holding.is_none() {
             match self.call.start(procedure) {
                 Ok(started) => {
                     let later = core::mem::take(&mut self.later);
@@ -341,8 +363,7 @@ impl Run {
         if self.refused.is_none() && !self.merged.is_empty() {
             return Step::Send(self.begin_merged());
         }
-        let has_started =
-            self.found.is_some() || self.refused.is_some() || self.call.has_started_all();
+        let has_started = self.refused.is_some() || self.call.has_started_all();
         let has_started = has_started && self.holding.is_none();
         if self.commit.is_some() || !has_started || !self.parts.values().all(Part::is_started) {
             return Step::Send(Vec::new());
@@ -350,6 +371,11 @@ impl Run {
         if self.parts.is_empty() {
             return self.results(procedure);
         }
+        Step::Send(self.commit())
+    }
+
+    /// Commits the call with the pieces that were started.
+    pub(super) fn commit(&mut self) -> Requests {
         let edges: BTreeSet<Edge> =
             self.parts.values().flat_map(|part| &part.edges).copied().collect();
         let vertex = Vertex {
@@ -365,7 +391,7 @@ impl Run {
         };
         let commit = Arc::new(Commit { vertex, ancestors });
         self.commit = Some(commit.clone());
-        Step::Send(self.parts.keys().map(|at| (*at, Request::Commit(commit.clone()))).collect())
+        self.parts.keys().map(|at| (*at, Request::Commit(commit.clone()))).collect()
     }
 
     fn add(&mut self, at: u16, piece: Occurrence) {

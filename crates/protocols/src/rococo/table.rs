@@ -73,6 +73,8 @@ pub(super) struct Txn {
     pub(super) holds: Vec<HeldPieces>,
     /// Those that were held and are started, with the attempts that have succeeded.
     pub(super) attempts: Vec<(u16, u64)>,
+    /// Whether no other pieces of it are started.
+    pub(super) is_closed: bool,
 }
 
 impl Txn {
@@ -89,6 +91,7 @@ impl Txn {
             ended: false,
             holds: Vec::new(),
             attempts: Vec::new(),
+            is_closed: false,
         }
     }
 
@@ -262,6 +265,7 @@ impl Table {
             let started = state.holds.extract_if(.., |held| held.has_some(pieces));
             state.attempts.extend(started.map(|held| (held.group, held.attempt)));
             state.pieces.extend(pieces.iter().map(|piece| (at.0, piece.clone())));
+            state.is_closed |= pieces.is_empty();
             state.outcomes.extend(outcomes.iter().cloned());
             state.edges.extend(edges.iter().copied());
             state.edges.sort_unstable();

@@ -90,6 +90,8 @@ enum More {
     None,
     /// Some with merged pieces.
     Merged,
+    /// One that writes nothing and can be ordered.
+    Looking,
     /// One whose immediate piece uses what others defer: a broken checker has not spread immediacy.
     Unspread,
     /// One whose immediate piece is repeated: a broken checker has looked at it as if it stood once, so it is not merged.
@@ -100,12 +102,15 @@ fn set(more: More) -> Arc<ProcedureSet> {
     let file = match more {
         More::None => FILE,
         More::Merged => &[FILE, merging::MERGED].concat(),
+        More::Looking => &[FILE, ordering::LOOK].concat(),
         More::Unspread => &[FILE, merging::UNSPREAD].concat(),
         More::StandingOnce => &[FILE, merging::REPEATED].concat(),
     };
     let mut set = serried_chop::compile(file).unwrap_or_else(|mistake| panic!("{mistake}"));
     let cycles = serried_chop::check_and_merge(&mut set);
-    assert_eq!(cycles.is_empty(), more == More::None);
+    assert_eq!(cycles.is_empty(), matches!(more, More::None | More::Looking));
+    let ordered = set.procedures.iter().filter(|procedure| procedure.ordered).count();
+    assert_eq!(ordered, usize::from(more == More::Looking));
     for procedure in &mut set.procedures {
         if matches!(more, More::Unspread | More::StandingOnce) {
             procedure.merged.clear();
@@ -162,6 +167,12 @@ impl Called {
             "peek" => vec![
                 ((false, self.inputs[0]), numbers(&results[0])),
                 ((false, length(&results[0]) % LISTS), numbers(&results[1])),
+            ],
+            "look" => vec![
+                ((true, self.inputs[0]), numbers(&results[0])),
+                ((false, length(&results[0]) % LISTS), numbers(&results[1])),
+                ((false, self.inputs[1]), numbers(&results[2])),
+                ((false, length(&results[2]) % LISTS), numbers(&results[3])),
             ],
             "all" => {
                 let Datum::List(texts) = &results[0] else { panic!("{results:?}") };
@@ -242,7 +253,7 @@ impl World {
         let number = self.next;
         self.next += 1;
         let mut data: Vec<Datum> = inputs.iter().copied().map(Datum::Int).collect();
-        let x = (procedure != "read").then_some(number as i64);
+        let x = (!matches!(procedure, "read" | "look")).then_some(number as i64);
         data.extend(x.map(Datum::Int));
         let began = self.net.now;
         let (versions, ended) = (Vec::new(), None);
@@ -267,6 +278,7 @@ impl World {
             _ => match self.more {
                 More::Unspread => ("peek", &inputs[..1]),
                 More::StandingOnce => ("all", &[]),
+                More::Looking => ("look", &inputs[..2]),
                 More::None | More::Merged => ("hop", &inputs[..1]),
             },
         };

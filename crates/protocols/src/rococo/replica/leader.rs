@@ -102,6 +102,7 @@ impl Leader {
             }
             let mut live = Live::new(state.call, state.edges, cx.now());
             live.attempts = state.attempts;
+            live.is_closed = state.is_closed;
             self.live.insert(txn, live);
             let started = state.pieces.into_iter().zip(state.outcomes);
             pieces.extend(
@@ -187,10 +188,11 @@ impl Leader {
             return self.proposals.confirm(from, Reply::NotStarted { txn, why });
         }
         let is_executed = !self.live.contains_key(&txn) && common.table.has_started(txn);
-        // A coordinator that only asks what was started here sends no pieces. Those of a read-only call come all at once: if
-        // a silent client has not started them, they are not started any more.
-        let asks = start.pieces.is_empty() || start.call.is_read();
-        let asks = asks && self.live.contains_key(&txn);
+        // A coordinator that only asks what was started here sends no pieces. If it is a read-only call, that closes it.
+        let asks = self.live.get(&txn).is_some_and(|live| match start.call.is_read() {
+            true => live.is_closed,
+            false => start.pieces.is_empty(),
+        });
         if !is_executed && !asks {
             let Start { ref call, ref pieces, .. } = start;
             let Some(set) = common.table.set().filter(|set| set.version() == call.set).cloned()
@@ -223,8 +225,9 @@ impl Leader {
         let now = cx.now();
         let live = self.live.entry(txn).or_insert_with(|| Live::new(call.clone(), Vec::new(), now));
         live.heard = now;
+        live.is_closed = call.is_read() && pieces.is_empty();
         let new: Vec<Occurrence> = pieces.into_iter().filter(|piece| !live.has(piece)).collect();
-        if new.is_empty() && !call.is_read() {
+        if new.is_empty() && !live.is_closed {
             return;
         }
         cx.charge(new.len());

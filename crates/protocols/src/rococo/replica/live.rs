@@ -26,6 +26,8 @@ pub(super) struct Live {
     pub(super) committers: Vec<NodeId>,
     /// When a coordinator was last heard of.
     pub(super) heard: Timestamp,
+    /// Whether no other pieces of it are started: it is a read-only call, and a coordinator has said so.
+    pub(super) is_closed: bool,
 }
 
 impl Live {
@@ -39,6 +41,7 @@ impl Live {
             edges,
             committers: Vec::new(),
             heard: now,
+            is_closed: false,
         }
     }
 

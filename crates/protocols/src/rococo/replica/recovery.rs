@@ -53,12 +53,19 @@ impl Recoveries {
         let Some(procedure) = set.procedure(of.procedure) else { return };
         let Some(inputs) = of.inputs.decode() else { return };
         let Ok(call) = Call::new(procedure, inputs) else { return };
-        let run = match of.is_read() {
-            true => Run::ordered(txn, of, set.clone(), call, Vec::new()),
-            false => Run::new(txn, of, set.clone(), call).with_participant(cx.id().partition()),
+        let (run, step) = match of.is_read() {
+            true => {
+                let mut run = Run::ordered(txn, of, set.clone(), call).insisting();
+                let step = Step::Send(run.close());
+                (run, step)
+            }
+            false => {
+                let run = Run::new(txn, of, set.clone(), call).insisting();
+                let mut run = run.with_participant(cx.id().partition());
+                let step = run.begin(group);
+                (run, step)
+            }
         };
-        let mut run = run.insisting();
-        let step = run.begin(group);
         self.runs.insert(txn, run);
         self.take(txn, step, group, cx);
     }
@@ -76,6 +83,11 @@ impl Recoveries {
     fn take(&mut self, txn: Version, step: Step, group: &Group, cx: &mut Cx<'_>) {
         match step {
             Step::Send(requests) => self.send_all(requests, group, cx),
+            Step::Started => {
+                let Some(run) = self.runs.get_mut(&txn) else { return };
+                let requests = run.commit();
+                self.send_all(requests, group, cx);
+            }
             Step::NotStarted(_) => {
                 self.runs.remove(&txn);
             }

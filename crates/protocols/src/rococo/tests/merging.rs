@@ -208,7 +208,10 @@ fn what_two_attempts_have_found_is_not_mixed() {
 
 const QUIET: Faults = Faults { members: 1, lossy: false, crashes: false, clients_leave: false };
 
-fn is_found(seeds: u64, explored: impl Fn(u64) -> Result<(), String> + RefUnwindSafe) -> bool {
+pub(super) fn is_found(
+    seeds: u64,
+    explored: impl Fn(u64) -> Result<(), String> + RefUnwindSafe,
+) -> bool {
     (0..seeds).any(|seed| !matches!(std::panic::catch_unwind(|| explored(seed)), Ok(Ok(()))))
 }
 
