@@ -714,11 +714,12 @@ impl Actor for Coordinator {
             Phase::Calls { run, .. } => run.unanswered(),
             Phase::Reads { reading, ordered, .. } => {
                 let open: Vec<u64> = reading.numbers().collect();
+                let mut requests = reading.unanswered();
                 if reading.gives_up_predicting() {
+                    self.leaders.retain(|at, _| !requests.iter().any(|(of, _)| of == at));
                     self.by_read.retain(|number, _| !open.contains(number));
                     return self.read(txn, cx);
                 }
-                let mut requests = reading.unanswered();
                 requests.extend(ordered.iter().flat_map(|run| run.unanswered()));
                 requests
             }

@@ -338,6 +338,8 @@ pub struct Started {
     pub ancestors: Ancestors,
     /// Whether the transaction has been executed, so that no piece of it is started any more.
     pub is_over: bool,
+    /// Whether it is a read-only call that is closed, so that no piece of it is started any more.
+    pub is_closed: bool,
 }
 
 /// A piece that was started.

@@ -99,6 +99,8 @@ pub(super) struct Reading {
     numbers: Numbers,
     /// Whether the transaction lacks pieces that the call has.
     is_lacking: bool,
+    /// Whether it lacks them because a server did not answer what had to be predicted.
+    gave_up: bool,
     /// Whether this round has found something else than the round before. So has the first.
     is_different: bool,
     /// Counts the rounds.
@@ -226,6 +228,7 @@ impl Reading {
             reads: BTreeSet::new(),
             numbers: Numbers::default(),
             is_lacking: false,
+            gave_up: false,
             is_different: true,
             round: 1,
             walk: None,
@@ -276,17 +279,7 @@ impl Reading {
         match self.ordering {
             Ordering::No => {}
             Ordering::Starts { .. } | Ordering::Commits => return Next::Read(Vec::new()),
-            Ordering::Predicts => {
-                if !self.open.is_empty() {
-                    return Next::Read(Vec::new());
-                }
-                if !self.go_on(group) {
-                    self.due = self.places(|piece| piece.is_needed && piece.found.is_none());
-                    return Next::Read(self.request(&mut number, now));
-                }
-                self.begin_transaction();
-                return self.prepare(group, &mut number, now);
-            }
+            Ordering::Predicts => return self.predict(group, &mut number, now),
             Ordering::Prepares => return self.prepare(group, &mut number, now),
             Ordering::Started => {
                 self.ordering = Ordering::Commits;
@@ -296,7 +289,11 @@ impl Reading {
                 if let Some(results) = self.walk(group) {
                     return Next::End(results);
                 }
-                self.predict();
+                self.keep_what_was_found();
+                if core::mem::take(&mut self.gave_up) {
+                    self.ordering = Ordering::Predicts;
+                    return self.predict(group, &mut number, now);
+                }
                 return self.prepare(group, &mut number, now);
             }
         }
@@ -354,7 +351,8 @@ impl Reading {
         self.ordering = Ordering::Prepares;
         self.later.clear();
         self.is_spoiled = false;
-        self.reads = self.pieces.iter().map(|piece| piece.at).collect();
+        // Those of former transactions, too: if each needs another partition, there will be no other some time.
+        self.reads.extend(self.pieces.iter().map(|piece| piece.at));
         self.numbers = Numbers::default();
         self.is_lacking = false;
         for piece in &mut self.pieces {
@@ -372,6 +370,24 @@ impl Reading {
         self.walk = None;
         self.due.clear();
         self.pieces.iter_mut().for_each(|piece| piece.is_used = false);
+    }
+
+    /// Reads what other pieces need, and begins a transaction when all pieces are known.
+    fn predict(&mut self, group: &Group, number: &mut impl FnMut() -> u64, now: Timestamp) -> Next {
+        if !self.open.is_empty() {
+            return Next::Read(Vec::new());
+        }
+        if !self.go_on(group) {
+            self.due = self.places(|piece| piece.is_needed && piece.found.is_none());
+            return Next::Read(self.request(number, now));
+        }
+        if self.pieces.is_empty()
+            && let Some(results) = self.walk(group)
+        {
+            return Next::End(results);
+        }
+        self.begin_transaction();
+        self.prepare(group, number, now)
     }
 
     /// What the transaction has to start next, or what has to be read before.
@@ -451,14 +467,15 @@ impl Reading {
         true
     }
 
-    /// A server does not answer what has to be predicted. Perhaps what it waits for waits for this transaction. So that ends.
-    /// Returns whether this is so.
+    /// A server does not answer what has to be predicted. Perhaps what it waits for waits for this transaction. So that ends,
+    /// and everything is predicted before the next one begins. Returns whether this is so.
     pub(super) fn gives_up_predicting(&mut self) -> bool {
         let predicts = self.ordering == Ordering::Prepares && !self.open.is_empty();
         let gives_up = predicts && self.pieces.iter().any(|piece| piece.started.is_some());
         if gives_up {
             self.open.clear();
             self.is_lacking = true;
+            self.gave_up = true;
         }
         gives_up
     }
@@ -475,7 +492,7 @@ impl Reading {
     }
 
     /// The transaction had other pieces than the call has by what these have found. The next one is predicted to find that.
-    fn predict(&mut self) {
+    fn keep_what_was_found(&mut self) {
         self.pieces.retain(|piece| piece.is_used || piece.was_used);
         for piece in &mut self.pieces {
             if let Some(outcome) = piece.ordered.take() {

@@ -135,6 +135,7 @@ impl Run {
         let start = |(at, pieces): (u16, Vec<Occurrence>)| {
             let part = self.parts.entry(at).or_default();
             part.is_asked = pieces.is_empty();
+            part.is_over = false;
             part.pieces.extend(pieces.iter().cloned());
             (at, self.start(pieces))
         };
@@ -240,8 +241,8 @@ impl Run {
                 (None, _) => {}
             }
         }
-        if self.found.is_some() {
-            // If it has closed the call, it starts no others.
+        if self.found.is_some() && (started.is_closed || started.is_over) {
+            // It starts no others. Otherwise this may be a late answer, from before others were to be started.
             part.pieces.retain(|own| part.started.contains(&(own.piece, own.number)));
         }
         let mut step = self.proceed(group);

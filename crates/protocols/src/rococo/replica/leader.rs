@@ -273,6 +273,7 @@ impl Leader {
         common: &mut Common,
         cx: &mut Cx<'_>,
     ) {
+        let is_closed = self.live.get(&txn).is_some_and(|live| live.is_closed);
         let (pieces, attempts, edges, is_over) = match self.live.get(&txn) {
             Some(live) => (live.started.clone(), live.attempts.clone(), live.edges.clone(), false),
             None => {
@@ -281,7 +282,7 @@ impl Leader {
             }
         };
         let ancestors = self.ancestors(edges.iter().map(|edge| edge.from), common, cx);
-        let started = Started { txn, pieces, attempts, edges, ancestors, is_over };
+        let started = Started { txn, pieces, attempts, edges, ancestors, is_over, is_closed };
         self.proposals.confirm(to, Reply::Started(started));
     }
 

@@ -32,6 +32,7 @@ fn started(txn: Version, piece: u16, outcome: Option<&str>) -> Started {
         edges: Vec::new(),
         ancestors: Ancestors::default(),
         is_over: true,
+        is_closed: false,
     }
 }
 

@@ -187,6 +187,7 @@ fn what_two_attempts_have_found_is_not_mixed() {
         edges: Vec::new(),
         ancestors: Ancestors::default(),
         is_over: false,
+        is_closed: false,
     });
     let requests = sent(run.on_reply(*q, started.clone(), &group));
     let releases = |(_, request): &(u16, Request)| matches!(request, Request::Release(hold) if hold.attempt == 1);

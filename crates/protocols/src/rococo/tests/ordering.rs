@@ -185,6 +185,32 @@ fn outputs_of_immediate_pieces_are_not_predicted() {
     assert_eq!(hand.call(0, "last", &[0]), [3, 0b11100]);
 }
 
+#[test]
+fn a_late_answer_to_the_first_start_says_nothing_of_the_second_one() {
+    let mut hand = Hand::new(1, 1, short());
+    hand.register(with_order(&[OF_HAND, LAST, GROW].concat()));
+    let (call, first) = last(&mut hand, |hand| {
+        call_meanwhile(hand, "grow", &[0, 8]);
+    });
+    first.into_iter().for_each(|start| hand.net.deliver(start));
+    let answer = loop {
+        let is_answer =
+            |(.., message): &Envelope| matches!(message, Message::Reply(Reply::Started(_)));
+        match hand.net.take_first(is_answer) {
+            Some(answer) => break answer,
+            None => assert!(hand.net.step(), "there is no answer"),
+        }
+    };
+    hand.net.deliver(answer.clone());
+    let then = starts(&mut hand);
+    assert_eq!(then.len(), 1);
+    hand.net.deliver(answer);
+    let commits = hand.net.take(|(.., message)| is_commit_of(message, 0));
+    assert_eq!(commits, [], "not all pieces are started");
+    then.into_iter().for_each(|start| hand.net.deliver(start));
+    assert_eq!(results(&mut hand, call), [3, 0b1110]);
+}
+
 /// The client is silent after the start at one partition. The other one is started with nothing, and what arrives later is
 /// not started any more: all coordinators have the same edges.
 #[test]
@@ -204,6 +230,44 @@ fn a_server_that_finishes_a_call_starts_nothing_for_it() {
     assert_eq!(results(&mut hand, call), [6, 0], "the client has tried again");
 }
 
+/// Its pieces need nothing of others.
+const SOME: &str = r#"
+[procedures.some]
+inputs = { rows = { list = "int", max = 3 } }
+returns = { n = "size(row.n)" }
+[procedures.some.pieces.row]
+for_each = { at = "rows" }
+rows = { row = { table = "t", key = ["at"] } }
+reads = ["row.n"]
+outputs.n = "row.n"
+"#;
+
+#[test]
+fn a_call_without_pieces_ends_although_others_were_ordered() {
+    let mut hand = Hand::new(1, 1, short());
+    hand.register(with_order(&[OF_HAND, SOME].concat()));
+    hand.run(1000);
+    let begin = |hand: &mut Hand, rows: &[i64]| {
+        let rows = Datum::list(rows.iter().copied().map(Datum::Int));
+        hand.operate(0, Operation::Call { procedure: "some".into(), inputs: vec![rows] })
+    };
+    begin(&mut hand, &[7]);
+    hand.run(1000);
+    let contended = begin(&mut hand, &[7]);
+    let first = requests(&mut hand);
+    answer_all(&mut hand, first);
+    let second = requests(&mut hand);
+    let commit = begin_to_add(&mut hand, [7, 7]);
+    answer_all(&mut hand, second);
+    hand.net.deliver(commit);
+    assert_eq!(results(&mut hand, contended), [1]);
+    for rows in [&[][..], &[7, 7, 8]] {
+        let call = begin(&mut hand, rows);
+        assert_eq!(requests(&mut hand), [], "it is ordered at once");
+        assert_eq!(results(&mut hand, call), [rows.len() as i64]);
+    }
+}
+
 /// Also after a restart, and if the call had pieces there before.
 #[test]
 fn a_call_that_is_closed_starts_nothing_any_more() {
@@ -220,7 +284,7 @@ fn a_call_that_is_closed_starts_nothing_any_more() {
         }
         hand.net.deliver(closes);
         hand.net.settle();
-        let (group, settings) = (hand.group.clone(), hand.settings.clone());
+        let (group, settings) = (hand.group.clone(), hand.settings);
         hand.net.crash(r(1));
         hand.net.restart(r(1), Replica::new(r(1), group, &settings, Mutated::NONE));
         hand.net.cut.insert((testing::client_id(0), r(1)));
