@@ -1,6 +1,6 @@
 //! The coordination of a call that writes: its start phase and its commit phase (002 §3.2).
 //!
-//! A read-only call can be ordered in the same way (`reading.rs`). Its partitions are known from the beginning. The client
+//! A read-only call can be ordered in the same way (`reading/ordered.rs`). Its partitions are known from the beginning. The client
 //! decides which pieces they start. If a server has to finish the call, it does not know them, so it has each partition close
 //! the call: this starts no pieces of it any more. So all coordinators find the same edges. What such a call has found is of
 //! use only to its client.
