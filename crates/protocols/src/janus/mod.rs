@@ -163,8 +163,6 @@ pub enum Mutation {
     AgreesAtOnce,
     /// The last part of a copy is sent although the copy is not counted.
     CopiesUncounted,
-    /// Who proposes a configuration ignores the one that others have accepted.
-    IgnoresAcceptedConfigurations,
 }
 
 impl Protocol for Janus {

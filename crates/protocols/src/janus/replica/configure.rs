@@ -23,7 +23,6 @@ use core::time::Duration;
 use serried_actor::Timestamp;
 use serried_model::NodeId;
 
-use super::super::Mutation;
 use super::super::message::{Ballot, Configuration, Entry, Part, Report, Vote};
 use super::{Cx, Replica, WATCH};
 
@@ -107,9 +106,7 @@ impl Replica {
             let promises = || self.peers.voters().filter(|vote| vote.promised == *ballot);
             if 1 + promises().count() >= majority {
                 let accepted = promises().chain([&own]).filter_map(|vote| vote.accepted.as_ref());
-                let latest = accepted
-                    .max_by_key(|(ballot, _)| *ballot)
-                    .filter(|_| !self.mutation.is(Mutation::IgnoresAcceptedConfigurations));
+                let latest = accepted.max_by_key(|(ballot, _)| *ballot);
                 let value = latest.map_or(proposed, |(_, value)| value).clone();
                 let accepted = Some((*ballot, value));
                 self.record(Entry::Vote(Vote { accepted, ..own }), cx);

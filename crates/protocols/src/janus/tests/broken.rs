@@ -1,12 +1,8 @@
 //! Histories that end well, and would not if a replica made a mistake.
 
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
-
 use super::replicated::{node, replica, texts, world_with};
 use super::*;
 use crate::janus::Mutation;
-use crate::janus::message::Configuration;
 
 /// Whether all three replicas have this text in the place of a number, and the same one.
 fn agree(net: &mut Net, id: i64) -> Option<String> {
@@ -192,55 +188,4 @@ fn copy_beside_calls(mutation: Mutated<Mutation>) -> bool {
 #[test]
 fn a_copy_is_counted_before_its_last_part() {
     holds_only_without(Mutation::CopiesUncounted, copy_beside_calls);
-}
-
-/// Two replicas leave out the third. One of them is cut off when it is the only one that knows so. The third has not heard of
-/// it for as long, and leaves it out in its turn. Returns whether all have chosen the same.
-fn two_leave_out_each_other(mutation: Mutated<Mutation>) -> bool {
-    let mut net = world_with(mutation);
-    let (second, third) = (node(0, 1), node(0, 2));
-    let chosen = RefCell::new(BTreeMap::from([(0, Configuration::default())]));
-    let is_same = Cell::new(true);
-    let vote = |(from, _, message): &Envelope<Message>| match message {
-        Message::Request(Request::Report(report)) if from.partition() == 0 => {
-            let known = &report.vote.chosen;
-            let earlier = chosen.borrow_mut().entry(known.number).or_insert(known.clone()).clone();
-            is_same.set(is_same.get() && earlier == *known);
-            Some(report.vote.clone())
-        }
-        _ => None,
-    };
-    let second_knows = Cell::new(false);
-    let third_proposes = Cell::new(false);
-    let is_lost = |envelope: &Envelope<Message>| {
-        let (from, to, _) = envelope;
-        let vote = vote(envelope);
-        let has_accepted = vote.as_ref().is_some_and(|vote| vote.accepted.is_some());
-        let knows = vote.as_ref().is_some_and(|vote| vote.chosen.number == 1);
-        let proposes = vote.as_ref().is_some_and(|vote| vote.promised.by == third);
-        second_knows.set(second_knows.get() || *from == second && knows);
-        third_proposes.set(third_proposes.get() || *from == third && proposes);
-        if *from == second {
-            *to == third || second_knows.get()
-        } else if *to == second {
-            *from == third || second_knows.get()
-        } else if *to == third {
-            has_accepted && !third_proposes.get()
-        } else {
-            *from == third && !second_knows.get()
-        }
-    };
-    pass_without(&mut net, Duration::from_secs(9), is_lost);
-    assert!(second_knows.get() && third_proposes.get());
-    pass_without(&mut net, Duration::from_secs(9), |envelope| {
-        vote(envelope);
-        false
-    });
-    assert!(chosen.borrow().len() > 2, "all are counted again");
-    is_same.get()
-}
-
-#[test]
-fn a_proposer_of_a_configuration_takes_the_one_that_was_accepted() {
-    holds_only_without(Mutation::IgnoresAcceptedConfigurations, two_leave_out_each_other);
 }
