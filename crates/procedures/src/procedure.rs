@@ -27,8 +27,8 @@ pub struct Procedure {
     pub merged: Vec<Vec<PieceId>>,
     /// What a call returns. Evaluated when all pieces are executed.
     pub returns: Vec<Returned>,
-    /// Whether calls of a procedure that writes nothing can also be ordered among those that write, as transactions whose
-    /// pieces are started together. This depends on the other procedures of the set, so the offline checker sets it.
+    /// Whether calls of a procedure that writes nothing can also be started and committed like those that write, and get a
+    /// place in their order. This depends on the other procedures of the set, so the offline checker sets it.
     pub ordered: bool,
 }
 
@@ -69,8 +69,9 @@ pub struct Piece {
     /// all others until the transaction commits.
     pub needed: bool,
     /// Whether servers execute it when it is started: it is needed, or immediacy has spread to it because it conflicts
-    /// with such a piece. Outputs of a piece of a procedure that writes nothing are not needed for this, because its calls
-    /// are ordered when all pieces are known. This depends on the other procedures of the set, so the offline checker sets it.
+    /// with such a piece. In a procedure that writes nothing, and whose calls can be ordered, a piece is not immediate because
+    /// others need its outputs, but if it can fail or conflicts with an immediate piece. This depends on the other procedures
+    /// of the set, so the offline checker sets it.
     pub immediate: bool,
 }
 

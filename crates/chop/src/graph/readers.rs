@@ -1,11 +1,12 @@
 //! Which read-only procedures can be ordered among those that write.
 //!
-//! A read-only call mostly reads until it finds the same twice (002 §4.1). Under contention this takes long. When the call
-//! has found out which pieces it has, it can also start all of them at once, as a transaction of pieces that need nothing
-//! of each other, and be ordered like those that write. If it finds then that it has other pieces, it has to try again.
+//! A read-only call mostly reads until it finds the same twice (002 §4.1). Under contention this takes long. The call can also
+//! start its pieces as a transaction, and be ordered like those that write. Then it predicts what deferred pieces find, so that
+//! no piece has to be immediate because others need its outputs. If a prediction was wrong, it tries again. Its pieces may
+//! therefore be started in any order.
 //!
-//! As such a transaction, a piece is immediate if it can fail, or conflicts with an immediate piece. All others are deferred,
-//! although other pieces need their outputs: they have been found before. The procedure can be ordered if
+//! In such a transaction, a piece is immediate if it can fail, or conflicts with an immediate piece of a procedure that writes.
+//! All others are deferred. The procedure can be ordered if
 //!
 //! - no piece that is immediate in this way conflicts with a deferred one, so that immediacy need not spread further, and
 //! - there is no unreorderable cycle in the graph that also has the read-only procedures that can be ordered.

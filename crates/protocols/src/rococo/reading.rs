@@ -245,6 +245,9 @@ impl Reading {
         match self.ordering {
             Ordering::No => {}
             Ordering::Starts { .. } | Ordering::Commits => return Next::Read(Vec::new()),
+            Ordering::Predicts | Ordering::Prepares if !self.open.is_empty() => {
+                return Next::Read(Vec::new());
+            }
             Ordering::Predicts => return self.predict(group, &mut number, now),
             Ordering::Prepares => return self.prepare(group, &mut number, now),
             Ordering::Started => {

@@ -1,9 +1,9 @@
 //! The coordination of a call that writes: its start phase and its commit phase (002 §3.2).
 //!
-//! A read-only call can be ordered in the same way (`reading/ordered.rs`). Its partitions are known from the beginning. The client
-//! decides which pieces they start. If a server has to finish the call, it does not know them, so it has each partition close
-//! the call: this starts no pieces of it any more. So all coordinators find the same edges. What such a call has found is of
-//! use only to its client.
+//! A read-only call can be ordered in the same way (`reading/ordered.rs`). Its partitions are known from the beginning. The
+//! client decides which pieces they start. A server that has to finish the call does not know them. So it has each partition
+//! close the call: from then on, the partition starts no pieces of it. So all coordinators find the same edges. What such a
+//! call has found is of use only to its client.
 //!
 //! Servers remember what they have started and executed. So several nodes can coordinate a call, one after the other or at
 //! the same time: the client, and servers if the client is silent.
@@ -147,12 +147,13 @@ impl Run {
         self.start_reads(self.parts.keys().map(|at| (*at, Vec::new())).collect())
     }
 
-    /// What the pieces of a read-only call have found: those that were started and are immediate, or executed.
+    /// What those pieces of a read-only call have found that were executed: immediate ones when they were started. `None` if
+    /// the call writes.
     pub(super) fn found(&self) -> Option<&FoundPieces> {
         self.found.as_ref()
     }
 
-    /// What the pieces of a read-only call have found: those that were started.
+    /// What the pieces of a read-only call have found, when it was executed. Pieces that were not started are not there.
     pub(super) fn into_found(self) -> FoundPieces {
         self.found.unwrap_or_default()
     }

@@ -230,7 +230,7 @@ impl ProcedureKeyspace {
     ///
     /// # Errors
     /// [`CallError::Forgotten`] if the servers no longer know. [`CallError::Unavailable`] if too few servers answer before
-    /// the deadline.
+    /// the deadline; [`CallError::ReadOnly`] if they can't, because a majority of the nodes can't write.
     pub async fn outcome(&self, call: Version) -> Result<CallOutcome, CallError> {
         match self.ask(Operation::Inquire { call }).await {
             Some(Output::Outcome(Outcome::Done(results))) => Ok(CallOutcome::Done(results)),
@@ -250,7 +250,8 @@ impl ProcedureKeyspace {
     /// The set of procedures that is registered.
     ///
     /// # Errors
-    /// [`CallError::Unavailable`] if too few servers answer before the deadline.
+    /// [`CallError::Unavailable`] if too few servers answer before the deadline; [`CallError::ReadOnly`] if they can't,
+    /// because a majority of the nodes can't write.
     pub async fn procedures(&self) -> Result<RegisteredSet, CallError> {
         match self.ask(Operation::List).await {
             Some(Output::Set(version, set)) => Ok(RegisteredSet { version, set }),
@@ -328,7 +329,7 @@ impl ProcedureKeyspace {
             .await
     }
 
-    /// What took no effect, since there was no answer in time.
+    /// Why there was no answer in time. Nothing took effect.
     fn unavailable(&self, waiting_for: String) -> CallError {
         match self.port.obstacle() {
             Some(reason) => CallError::ReadOnly { reason },

@@ -151,6 +151,20 @@ fn nothing_is_sent_while_nothing_can_be_written_but_questions() {
     assert_eq!(script.take_operations(), [Operation::List, Operation::GiveUp]);
 }
 
+/// It was begun before the client had learned of the obstacle.
+#[test]
+fn a_call_without_effect_says_that_nothing_can_be_written() {
+    let (script, shop) = script();
+    let mut call = Box::pin(shop.call("buy", []));
+    assert!(poll(&mut call).is_pending());
+    *script.obstacle.lock().unwrap() = Some("disks are full".to_string());
+    script.tell(0, Output::Outcome(Outcome::NoEffect));
+    match poll(&mut call) {
+        Poll::Ready(Err(CallError::ReadOnly { reason })) => assert_eq!(reason, "disks are full"),
+        other => panic!("{other:?}"),
+    }
+}
+
 #[test]
 fn the_outcome_of_a_call_is_asked_for_by_its_id() {
     let refused = Refused::Check("sold out".into());

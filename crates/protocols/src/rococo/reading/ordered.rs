@@ -80,9 +80,6 @@ impl Reading {
         number: &mut impl FnMut() -> u64,
         now: Timestamp,
     ) -> Next {
-        if !self.open.is_empty() {
-            return Next::Read(Vec::new());
-        }
         if !self.go_on(group) {
             self.due = self.places(|piece| piece.is_needed && piece.found.is_none());
             return Next::Read(self.request(number, now));
@@ -103,9 +100,6 @@ impl Reading {
         number: &mut impl FnMut() -> u64,
         now: Timestamp,
     ) -> Next {
-        if !self.open.is_empty() {
-            return Next::Read(Vec::new());
-        }
         if self.is_lacking {
             return self.start(Vec::new(), true);
         }

@@ -60,6 +60,17 @@ fn start((.., message): &Envelope) -> &Start {
     }
 }
 
+/// Takes the next answer to a start.
+fn answer_to_start(hand: &mut Hand) -> Envelope {
+    let is_answer = |(.., message): &Envelope| matches!(message, Message::Reply(Reply::Started(_)));
+    loop {
+        if let Some(answer) = hand.net.take_first(is_answer) {
+            return answer;
+        }
+        assert!(hand.net.step(), "there is no answer");
+    }
+}
+
 /// Begins a call that conflicts in its second round. Returns its number, its starts, and the commit of what conflicts.
 fn ordered(hand: &mut Hand, inputs: [i64; 2]) -> (u64, Vec<Envelope>, Envelope) {
     let (call, second) = second_round(hand, &inputs);
@@ -81,6 +92,7 @@ fn a_call_that_conflicts_in_its_second_round_is_ordered() {
     // Something that comes after it.
     let later = begin_to_add(&mut hand, inputs);
     hand.net.settle_where(|(.., message)| !is_commit_of(message, 1));
+    hand.take();
     assert_eq!(hand.outcome(call), None, "it waits for what comes before it");
     hand.net.deliver(later);
     hand.net.settle();
@@ -193,14 +205,7 @@ fn a_late_answer_to_the_first_start_says_nothing_of_the_second_one() {
         call_meanwhile(hand, "grow", &[0, 8]);
     });
     first.into_iter().for_each(|start| hand.net.deliver(start));
-    let answer = loop {
-        let is_answer =
-            |(.., message): &Envelope| matches!(message, Message::Reply(Reply::Started(_)));
-        match hand.net.take_first(is_answer) {
-            Some(answer) => break answer,
-            None => assert!(hand.net.step(), "there is no answer"),
-        }
-    };
+    let answer = answer_to_start(&mut hand);
     hand.net.deliver(answer.clone());
     let then = starts(&mut hand);
     assert_eq!(then.len(), 1);
@@ -273,8 +278,8 @@ fn a_call_without_pieces_ends_although_others_were_ordered() {
 fn a_call_that_is_closed_starts_nothing_any_more() {
     for has_pieces in [false, true] {
         let (mut hand, inputs) = two_partitions(Settings::default());
-        let (call, starts, _) = ordered(&mut hand, inputs);
-        let late = starts[1].clone();
+        let (_, mut starts, _) = ordered(&mut hand, inputs);
+        let late = starts.pop().unwrap();
         if has_pieces {
             hand.net.deliver(late.clone());
         }
@@ -291,22 +296,14 @@ fn a_call_that_is_closed_starts_nothing_any_more() {
         hand.run(500);
         hand.net.cut.clear();
         assert_eq!(hand.net.gauge(r(1), "live_transactions"), 1);
-        let started = |hand: &mut Hand| {
-            hand.net.deliver(late.clone());
-            let answer = loop {
-                let is_answer =
-                    |(.., message): &Envelope| matches!(message, Message::Reply(Reply::Started(_)));
-                if let Some((.., Message::Reply(Reply::Started(started)))) =
-                    hand.net.take_first(is_answer)
-                {
-                    break started;
-                }
-                assert!(hand.net.step(), "there is no answer");
-            };
-            answer.pieces.len()
-        };
-        assert_eq!(started(&mut hand), usize::from(has_pieces));
-        assert_eq!(hand.outcome(call), None);
+        hand.net.deliver(late);
+        match answer_to_start(&mut hand) {
+            (.., Message::Reply(Reply::Started(started))) => {
+                assert_eq!(started.pieces.len(), usize::from(has_pieces));
+                assert!(started.is_closed);
+            }
+            other => panic!("{other:?}"),
+        }
     }
 }
 
@@ -375,4 +372,25 @@ fn mistakes_with_ordered_calls_are_found() {
         let mutated = Mutated::by(mutation);
         assert!(is_found(200, |seed| explore_with(seed, faults, mutated, More::Looking)));
     }
+}
+
+/// Servers do not take sets from clients that the offline checker has not made so.
+#[test]
+fn procedures_that_can_not_be_ordered_are_unfit() {
+    let unfit = |file: &str, change: &dyn Fn(&mut ProcedureSet)| {
+        let mut set = Arc::unwrap_or_clone(with_order(file));
+        change(&mut set);
+        let mut hand = Hand::new(1, 1, short());
+        let number = hand.operate(0, Operation::Register { set: Arc::new(set), replaces: None });
+        hand.run(1000);
+        matches!(hand.registered(number), Some(Registration::Unfit(_)))
+    };
+    let some = &[OF_HAND, SOME].concat();
+    assert!(!unfit(some, &|_| {}));
+    assert!(unfit(some, &|set| set.procedures[0].ordered = true), "it writes");
+    let can_fail = |set: &mut ProcedureSet| {
+        let some = set.procedures.last_mut().unwrap();
+        some.pieces[0].body.can_fail = true;
+    };
+    assert!(unfit(some, &can_fail), "it is deferred and can fail");
 }

@@ -50,7 +50,7 @@ pub(super) fn requests(hand: &mut Hand) -> Vec<Envelope> {
     requests
 }
 
-pub(super) fn is_read(message: &Message) -> bool {
+fn is_read(message: &Message) -> bool {
     matches!(message, Message::Request(Request::Read(_)))
 }
 
