@@ -274,5 +274,5 @@ fn no_accepted_set_has_an_interleaving_without_a_serial_order() {
         accepted > 300 && refused > 300,
         "the sets are no test: {accepted} accepted, {refused} refused"
     );
-    assert!(ordered > 50 && read_only > ordered + 20, "{ordered} of {read_only} are ordered");
+    assert!(ordered > 50 && read_only > ordered, "{ordered} of {read_only} can be ordered");
 }

@@ -184,3 +184,79 @@ rows = {{ flag = ["id"] }}
     assert!(conflicts(r#"deletes = ["flag"]"#), "it decides whether the row exists");
     assert!(conflicts(r#"writes.flag.set = "true""#), "it may create the row");
 }
+
+/// `step` has two immediate pieces, which are merged, and `mark` a deferred one.
+const READERS: &str = r#"
+[tables.t]
+key = { id = "int" }
+columns = { n = "int", mark = "int" }
+[tables.u]
+key = { id = "int" }
+columns = { n = "int" }
+[tables.v]
+key = { id = "int" }
+columns = { n = "int" }
+
+[procedures.step]
+inputs = { id = "int" }
+[procedures.step.pieces.one]
+rows = { row = { table = "t", key = ["id"] } }
+reads = ["row.n"]
+writes.row.n = "row.n + 1"
+outputs.n = "row.n"
+[procedures.step.pieces.two]
+rows = { row = { table = "u", key = ["one.n"] } }
+reads = ["row.n"]
+writes.row.n = "row.n + 1"
+outputs.n = "row.n"
+[procedures.step.pieces.three]
+rows = { row = { table = "v", key = ["two.n"] } }
+writes.row.n = "1"
+[procedures.mark]
+inputs = { id = "int" }
+[procedures.mark.pieces.one]
+rows = { row = { table = "t", key = ["id"] } }
+writes.row.mark = "1"
+
+[procedures.one]
+inputs = { id = "int" }
+[procedures.one.pieces.first]
+rows = { row = { table = "t", key = ["id"] } }
+reads = ["row.n"]
+outputs.n = "row.n"
+[procedures.one.pieces.then]
+rows = { row = { table = "v", key = ["first.n"] } }
+reads = ["row.n"]
+outputs.n = "row.n"
+[procedures.both]
+inputs = { id = "int" }
+[procedures.both.pieces.one]
+rows = { row = { table = "t", key = ["id"] } }
+reads = ["row.n"]
+outputs.n = "row.n"
+[procedures.both.pieces.other]
+rows = { row = { table = "u", key = ["id"] } }
+reads = ["row.n"]
+outputs.n = "row.n"
+[procedures.mixed]
+inputs = { id = "int" }
+[procedures.mixed.pieces.row]
+rows = { row = { table = "t", key = ["id"] } }
+reads = ["row.n", "row.mark"]
+outputs = { n = "row.n", mark = "row.mark" }
+"#;
+
+#[test]
+fn read_only_procedures_are_ordered_if_no_cycle_and_no_deferred_piece_is_in_the_way() {
+    let mut set = compiled(READERS);
+    assert_eq!(check_and_merge(&mut set).len(), 1);
+    let ordered = |name: &str| {
+        let known = set.procedures.iter().find(|procedure| procedure.name == name).unwrap();
+        let immediate: Vec<bool> = known.pieces.iter().map(|piece| piece.immediate).collect();
+        (known.ordered, immediate)
+    };
+    assert_eq!(ordered("one"), (true, vec![true, false]), "the second piece meets a deferred one");
+    assert_eq!(ordered("both"), (false, vec![false; 2]), "its pieces meet one merged piece");
+    assert_eq!(ordered("mixed"), (false, vec![false]), "it meets an immediate and a deferred one");
+    assert!(!ordered("step").0 && !ordered("mark").0, "they write");
+}
