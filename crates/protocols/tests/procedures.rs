@@ -734,6 +734,16 @@ fn a_call_that_nobody_has_taken_on_does_not_hold_up_others() {
     }
 }
 
+/// In this trial a replica that lagged behind learned that a call was executed alone, which others have executed on a cycle.
+/// A client had asked about the call where it has no pieces, so it was void there.
+#[test]
+fn a_call_that_is_void_where_it_has_no_pieces_stays_on_its_cycle() {
+    let (workload, faults) = ("list-append-calls", Faults::Network);
+    let trial = Trial { seed: 60_004, workload, faults, replicas: None };
+    let wrong = trial.run::<janus::Janus>().wrong;
+    assert!(wrong.is_none(), "{}", wrong.unwrap_or_default());
+}
+
 #[test]
 fn a_refusal_that_is_not_validated_is_caught() {
     let found = (0..20).find_map(run_twins::<RefusalsAreNotValidated>);

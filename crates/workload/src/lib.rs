@@ -39,7 +39,8 @@ pub use one_shot::{F1, Tao};
 pub use open_loop::OpenLoop;
 pub use procedures::{
     BankCalls, CallClient, CallInspection, CounterCalls, Inquiries, ListCalls, Loading, NotReady,
-    OpenCalls, PlannedCall, ProcedureParameters, ProcedureWorkload, audit_calls, make_ready,
+    OpenCalls, PlannedCall, ProcedureParameters, ProcedureWorkload, ReadList, audit_calls,
+    make_ready,
 };
 pub use register::{RegisterLoop, RegisterMix};
 pub use registers::{

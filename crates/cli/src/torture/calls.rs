@@ -10,7 +10,7 @@ use serried_history::{CallEnd, CallRecorder};
 use serried_procedures::{ProcedureSet, Results};
 use serried_workload::{
     BankCalls, CounterCalls, ListCalls, Measurement, NotReady, PlannedCall, ProcedureParameters,
-    ProcedureWorkload, make_ready,
+    ProcedureWorkload, ReadList, make_ready,
 };
 
 use super::settling::{Notes, end_of, outcome};
@@ -96,7 +96,7 @@ impl ProcedureWorkload for SharedCalls {
         self.lists.plan(client, random)
     }
 
-    fn observe(&self, planned: &PlannedCall, results: &Results) -> Result<Vec<Vec<u64>>, String> {
+    fn observe(&self, planned: &PlannedCall, results: &Results) -> Result<Vec<ReadList>, String> {
         self.lists.observe(planned, results)
     }
 }
@@ -150,9 +150,7 @@ impl CallTorture {
     /// The end of a call that took effect.
     fn done(&self, planned: &PlannedCall, results: &Results) -> CallEnd {
         match self.workload.observe(planned, results) {
-            Ok(found) => {
-                CallEnd::Done { reads: planned.reads.iter().copied().zip(found).collect() }
-            }
+            Ok(reads) => CallEnd::Done { reads },
             Err(wrong) => CallEnd::Unknown(format!("{WRONG}`{}`: {wrong}", planned.procedure)),
         }
     }

@@ -59,7 +59,7 @@
 //! - *A transaction is executed when the edges of all ancestors are known*, and after all of them. Transactions on a cycle
 //!   form a group, which is executed in the order of their versions. An ancestor that was executed alone is decided, one on
 //!   a cycle is reported with its whole cycle (see [`crate::rococo`]).
-//! - *A transaction waits for one ancestor at a time* (`replica/blocked.rs`, `replica/execute.rs`). If that one waits for the
+//! - *A transaction waits for one ancestor at a time* (`frameworks/chopped/blocked.rs`). If that one waits for the
 //!   transaction in turn, both are on a cycle.
 //! - *A transaction holds its place in the order until all of its pieces here are executed.* A piece may need outputs of
 //!   pieces at other partitions. They know the whole call and execute it in the same place of the same order, so they will

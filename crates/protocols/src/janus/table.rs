@@ -256,9 +256,12 @@ impl Table {
         }
     }
 
-    /// How a transaction was executed here, if it was.
+    /// How a transaction was executed here, if it was. One that is void here, and of which nobody has said here what it does,
+    /// may have pieces elsewhere, and may be on a cycle there.
     pub(super) fn executed(&mut self, txn: Version, store: &mut dyn Store) -> Option<HowExecuted> {
-        let state = self.txn(txn, store).filter(|state| state.executed.is_some())?;
+        let may_be_elsewhere = |state: &Txn| state.end == Some(End::Void) && state.work.is_none();
+        let state = self.txn(txn, store).filter(|state| !may_be_elsewhere(state))?;
+        state.executed?;
         let Some((at, _)) = state.cycle_at else { return Some(HowExecuted::Alone) };
         let cycle = self.txn(at, store).map(|state| state.cycle.clone()).unwrap_or_default();
         Some(HowExecuted::OnCycle(cycle))

@@ -37,6 +37,8 @@ const START_AGAIN: Duration = Duration::from_millis(20);
 pub struct Coordinator {
     group: Group,
     mutation: Mutated<Mutation>,
+    /// How long partitions may hear nothing of an ordered read-only call that is under way.
+    remind_after: Duration,
     clock: VersionClock,
     /// The time from which calls have to begin, in microseconds.
     from_us: u64,
@@ -95,10 +97,11 @@ type Cx<'a> = Context<'a, Coordinator>;
 
 impl Coordinator {
     /// A coordinator for a client of `group`. `mutation` is the only deliberate mistake in it.
-    pub fn new(group: Group, _settings: &Settings, mutation: Mutated<Mutation>) -> Coordinator {
+    pub fn new(group: Group, settings: &Settings, mutation: Mutated<Mutation>) -> Coordinator {
         Coordinator {
             group,
             mutation,
+            remind_after: Duration::from_millis(settings.recovery_after_ms / 4),
             clock: VersionClock::default(),
             from_us: 0,
             leaders: BTreeMap::new(),
@@ -122,6 +125,14 @@ impl Coordinator {
         for (at, request) in requests {
             self.send(at, request, attempt, cx);
         }
+    }
+
+    /// The leader of a partition does not answer. The replica after it is asked next.
+    fn suspect(&mut self, at: u16) {
+        let all = || (0..self.group.size()).map(|attempt| self.group.choice(at, attempt));
+        let silent = self.leaders.get(&at).copied().unwrap_or(self.group.choice(at, 0));
+        let place = all().position(|replica| replica == silent).unwrap_or(0);
+        self.leaders.insert(at, self.group.choice(at, place + 1));
     }
 
     /// Begins a request, or begins it again.
@@ -262,6 +273,15 @@ impl Coordinator {
     fn start_again(&mut self, txn: TxnId, why: NotStarted, cx: &mut Cx<'_>) {
         let Some(Running { phase, .. }) = self.forget(txn) else { return };
         let (again, reads) = match phase {
+            Phase::Reads { mut reading, ordered: Some(_), again }
+                if let NotStarted::Late { from_us } = why =>
+            {
+                self.from_us = self.from_us.max(from_us);
+                reading.begin_transaction();
+                let phase = Phase::Reads { reading, ordered: None, again };
+                self.requests.insert(txn, Running { repeated: 0, phase });
+                return self.read(txn, cx);
+            }
             Phase::Calls { again, .. } => (again, false),
             Phase::Reads { again, .. } => (Some(again), true),
             _ => (None, false),
@@ -339,7 +359,7 @@ impl Coordinator {
             return;
         };
         if let Some(version) = version {
-            if !reading.was_contended() {
+            if !reading.is_ordered_at_once() {
                 self.contended.insert(reading.procedure(), ORDERED_AT_ONCE);
             }
             let (set, procedure) = (reading.set().clone(), reading.procedure());
@@ -350,7 +370,7 @@ impl Coordinator {
             self.by_version.entry(version).or_default().insert(txn);
         }
         let Some(run) = ordered else { return };
-        let requests = run.start_reads(pieces);
+        let requests = run.start_reads(pieces, cx.now(), self.remind_after);
         self.take(txn, Step::Send(requests), cx);
     }
 
@@ -716,8 +736,10 @@ impl Actor for Coordinator {
                 let open: Vec<u64> = reading.numbers().collect();
                 let mut requests = reading.unanswered();
                 if reading.gives_up_predicting() {
-                    self.leaders.retain(|at, _| !requests.iter().any(|(of, _)| of == at));
                     self.by_read.retain(|number, _| !open.contains(number));
+                    for (at, _) in requests {
+                        self.suspect(at);
+                    }
                     return self.read(txn, cx);
                 }
                 requests.extend(ordered.iter().flat_map(|run| run.unanswered()));

@@ -168,9 +168,20 @@ pub struct Read {
     pub known: Vec<Option<Versions>>,
     /// Pieces of former requests of the call, which come after those. They were answered by this leader.
     pub again: Vec<Again>,
-    /// Whether to wait until no transaction conflicts with a piece. Otherwise the answer is [`Reply::ReadConflict`] if one
-    /// does.
-    pub waits: bool,
+    /// What to do if a transaction conflicts with a piece.
+    pub on_conflict: OnConflict,
+}
+
+/// What a leader does if a transaction conflicts with a piece of a read-only call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum OnConflict {
+    /// It waits until none does.
+    Wait,
+    /// It reads none of the pieces. The answer is [`Reply::ReadConflict`].
+    Fail,
+    /// For each piece it waits for one transaction that conflicts when the request arrives, and for none that comes later. So
+    /// what it finds may be no result. It is good as a prediction.
+    WaitOnce,
 }
 
 /// Pieces of a former request of a read-only call that are to be read again. The leader knows them, and the versions that

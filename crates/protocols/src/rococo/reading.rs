@@ -29,7 +29,7 @@ use serried_parts::Map;
 use serried_procedures::{Call, Datum, PieceId, Refused, Start, placement_key};
 
 use super::Mutation;
-use super::message::{Again, AnswerName, Found, Occurrence, Read, Request};
+use super::message::{Again, AnswerName, Found, Occurrence, OnConflict, Read, Request};
 use super::registered::Registered;
 use super::run::Requests;
 use crate::Mutated;
@@ -87,8 +87,10 @@ pub(super) struct Reading {
     numbers: Numbers,
     /// Whether the transaction lacks pieces that the call has.
     is_lacking: bool,
-    /// Whether it lacks them because a server did not answer what had to be predicted.
+    /// Whether the transaction ends with the pieces that are known, because a server did not answer what had to be predicted.
     gave_up: bool,
+    /// Whether the call is ordered without trying to read the same twice.
+    at_once: bool,
     /// Whether this round has found something else than the round before. So has the first.
     is_different: bool,
     /// Counts the rounds.
@@ -120,8 +122,7 @@ struct Open {
     at: u16,
     /// The pieces.
     places: Vec<usize>,
-    /// Whether the leader waits until no piece conflicts.
-    waits: bool,
+    on_conflict: OnConflict,
 }
 
 /// A piece and its arguments.
@@ -195,6 +196,7 @@ impl Reading {
             numbers: Numbers::default(),
             is_lacking: false,
             gave_up: false,
+            at_once: false,
             is_different: true,
             round: 1,
             walk: None,
@@ -208,13 +210,14 @@ impl Reading {
     pub(super) fn under_contention(mut self) -> Reading {
         if self.can_be_ordered() {
             self.ordering = Ordering::Predicts;
+            self.at_once = true;
         }
         self
     }
 
-    /// Whether it did not try to read the same twice.
-    pub(super) fn was_contended(&self) -> bool {
-        self.round == 1
+    /// Whether it is ordered without trying to read the same twice.
+    pub(super) fn is_ordered_at_once(&self) -> bool {
+        self.at_once
     }
 
     pub(super) fn set(&self) -> &Arc<Registered> {
@@ -259,10 +262,6 @@ impl Reading {
                     return Next::End(results);
                 }
                 self.keep_what_was_found();
-                if core::mem::take(&mut self.gave_up) {
-                    self.ordering = Ordering::Predicts;
-                    return self.predict(group, &mut number, now);
-                }
                 return self.prepare(group, &mut number, now);
             }
         }
@@ -271,8 +270,8 @@ impl Reading {
         }
         let still_conflicts = self.open.is_empty() && !self.later.is_empty();
         if still_conflicts && self.can_be_ordered() {
-            self.begin_transaction();
-            return self.prepare(group, &mut number, now);
+            self.begin_to_order();
+            return self.predict(group, &mut number, now);
         }
         if still_conflicts && self.pauses_in_round >= PAUSES_IN_A_ROUND {
             self.begin_anew();
@@ -289,8 +288,8 @@ impl Reading {
             if let Some(results) = self.walk(group) {
                 self.results = Some(results);
                 if self.round > 1 && self.can_be_ordered() {
-                    self.begin_transaction();
-                    return self.prepare(group, &mut number, now);
+                    self.begin_to_order();
+                    return self.predict(group, &mut number, now);
                 }
                 self.begin_round();
                 if self.round > 1 && self.round % ROUNDS_IN_A_ROW == 1 {
@@ -361,7 +360,8 @@ impl Reading {
         self.pauses_in_round += 1;
         self.asked = Some(now);
         let later = core::mem::take(&mut self.later);
-        later.into_iter().map(|(at, places)| self.ask(at, places, false, number())).collect()
+        let fail = OnConflict::Fail;
+        later.into_iter().map(|(at, places)| self.ask(at, places, fail, number())).collect()
     }
 
     /// Goes on through the call by what was found. Collects the pieces that it still has to read, or returns the results.
@@ -478,9 +478,14 @@ impl Reading {
     /// Reads the pieces that are due.
     fn request(&mut self, number: &mut impl FnMut() -> u64, now: Timestamp) -> Requests {
         let due = self.due_by_partition();
-        let waits = !core::mem::take(&mut self.is_again);
-        self.asked = Some(now).filter(|_| !waits);
-        let ask = |(at, places)| self.ask(at, places, waits, number());
+        let is_again = core::mem::take(&mut self.is_again);
+        let on_conflict = match self.ordering {
+            Ordering::No if is_again || self.can_be_ordered() => OnConflict::Fail,
+            Ordering::No => OnConflict::Wait,
+            _ => OnConflict::WaitOnce,
+        };
+        self.asked = Some(now).filter(|_| on_conflict == OnConflict::Fail);
+        let ask = |(at, places)| self.ask(at, places, on_conflict, number());
         due.into_iter().map(ask).collect()
     }
 
@@ -493,16 +498,22 @@ impl Reading {
         by_partition.into_iter().collect()
     }
 
-    fn ask(&mut self, at: u16, mut places: Vec<usize>, waits: bool, number: u64) -> (u16, Request) {
+    fn ask(
+        &mut self,
+        at: u16,
+        mut places: Vec<usize>,
+        on_conflict: OnConflict,
+        number: u64,
+    ) -> (u16, Request) {
         places.sort_by_key(|at| self.pieces[*at].told);
-        let open = Open { at, places, waits };
+        let open = Open { at, places, on_conflict };
         let request = self.read(number, &open, true);
         self.open.insert(number, open);
         (at, request)
     }
 
     /// A request to read pieces, in the order of `told`. If it `names` former answers, it does not send their pieces.
-    fn read(&self, number: u64, Open { places, waits, .. }: &Open, names: bool) -> Request {
+    fn read(&self, number: u64, Open { places, on_conflict, .. }: &Open, names: bool) -> Request {
         let (set, procedure) = (self.set.version(), self.procedure);
         let mut numbers = Numbers::default();
         let is_named = |at: &&usize| names && self.pieces[**at].told.is_some();
@@ -521,8 +532,8 @@ impl Reading {
             pieces.push(Occurrence { piece, number, arguments: arguments.clone() });
             known.push(found.as_ref().map(|found| found.versions.clone()));
         }
-        let waits = *waits;
-        Request::Read(Read { number, set, procedure, pieces, known, again, waits })
+        let on_conflict = *on_conflict;
+        Request::Read(Read { number, set, procedure, pieces, known, again, on_conflict })
     }
 
     /// A request was answered. Returns false if no correct server answers it so.
@@ -554,7 +565,8 @@ impl Reading {
     /// correct server answers the request so.
     #[must_use]
     pub(super) fn on_conflict(&mut self, number: u64, name: Option<AnswerName>) -> bool {
-        if self.open.get(&number).is_none_or(|open| open.waits) {
+        let may_fail = |open: &Open| open.on_conflict == OnConflict::Fail;
+        if !self.open.get(&number).is_some_and(may_fail) {
             return false;
         }
         let Some(Open { at, places, .. }) = self.open.remove(&number) else { return false };

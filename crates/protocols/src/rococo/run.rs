@@ -10,10 +10,11 @@
 
 mod merged;
 
+use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use serried_actor::Group;
+use serried_actor::{Group, Timestamp};
 use serried_model::Version;
 use serried_procedures::{Call, Datum, PieceId, Procedure, Refused, Start as Begun, placement_key};
 
@@ -69,6 +70,8 @@ struct Part {
     executed: bool,
     /// Whether it has to say which pieces it has started: perhaps others than those that are known.
     is_asked: bool,
+    /// When pieces of a read-only call were sent to it last.
+    told_at: Timestamp,
 }
 
 impl Part {
@@ -130,10 +133,28 @@ impl Run {
         Run { parts, found: Some(BTreeMap::new()), ..Run::new(txn, of, set, call) }
     }
 
-    /// Starts pieces of a read-only call, by partition. A partition for which there are none closes the call.
-    pub(super) fn start_reads(&mut self, pieces: Vec<(u16, Vec<Occurrence>)>) -> Requests {
+    /// Starts pieces of a read-only call, by partition. A partition for which there are none closes the call. Others that
+    /// have heard nothing for so long are reminded of what they have started, so that they do not take the client for dead.
+    pub(super) fn start_reads(
+        &mut self,
+        pieces: Vec<(u16, Vec<Occurrence>)>,
+        now: Timestamp,
+        remind_after: Duration,
+    ) -> Requests {
+        let mut requests = self.start_parts(pieces, now);
+        for (at, part) in &mut self.parts {
+            if !part.pieces.is_empty() && now.since(part.told_at) > remind_after {
+                part.told_at = now;
+                requests.push((*at, start(self.txn, &self.of, self.insists, part.pieces.clone())));
+            }
+        }
+        requests
+    }
+
+    fn start_parts(&mut self, pieces: Vec<(u16, Vec<Occurrence>)>, now: Timestamp) -> Requests {
         let start = |(at, pieces): (u16, Vec<Occurrence>)| {
             let part = self.parts.entry(at).or_default();
+            part.told_at = now;
             part.is_asked = pieces.is_empty();
             part.is_over = false;
             part.pieces.extend(pieces.iter().cloned());
@@ -143,8 +164,8 @@ impl Run {
     }
 
     /// Has all partitions close a read-only call.
-    pub(super) fn close(&mut self) -> Requests {
-        self.start_reads(self.parts.keys().map(|at| (*at, Vec::new())).collect())
+    pub(super) fn close(&mut self, now: Timestamp) -> Requests {
+        self.start_parts(self.parts.keys().map(|at| (*at, Vec::new())).collect(), now)
     }
 
     /// What those pieces of a read-only call have found that were executed: immediate ones when they were started. `None` if
@@ -552,8 +573,12 @@ impl Run {
     }
 
     fn start(&self, pieces: Vec<Occurrence>) -> Request {
-        Request::Start(Start { txn: self.txn, call: self.of.clone(), insist: self.insists, pieces })
+        start(self.txn, &self.of, self.insists, pieces)
     }
+}
+
+fn start(txn: Version, call: &Arc<CallOf>, insist: bool, pieces: Vec<Occurrence>) -> Request {
+    Request::Start(Start { txn, call: call.clone(), insist, pieces })
 }
 
 /// An occurrence of a piece, and its partition.

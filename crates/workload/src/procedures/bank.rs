@@ -9,7 +9,8 @@ use serried_session::{CallError, ProcedureKeyspace};
 
 use super::tally::Tally;
 use super::{
-    CallInspection, PlannedCall, ProcedureParameters, ProcedureWorkload, compile, list, numbers,
+    CallInspection, PlannedCall, ProcedureParameters, ProcedureWorkload, ReadList, compile, list,
+    numbers,
 };
 use crate::{InspectionError, WorkloadError};
 
@@ -178,7 +179,7 @@ impl ProcedureWorkload for BankCalls {
     }
 
     /// Checks an audit.
-    fn observe(&self, planned: &PlannedCall, results: &Results) -> Result<Vec<Vec<u64>>, String> {
+    fn observe(&self, planned: &PlannedCall, results: &Results) -> Result<Vec<ReadList>, String> {
         if planned.procedure == "audit" {
             self.check(results)?;
         }

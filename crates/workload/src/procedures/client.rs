@@ -199,9 +199,7 @@ impl Caller<'_> {
         self.workload.ended(planned, &result);
         let end = match &result {
             Ok(results) => match self.workload.observe(planned, results) {
-                Ok(found) => {
-                    CallEnd::Done { reads: planned.reads.iter().copied().zip(found).collect() }
-                }
+                Ok(reads) => CallEnd::Done { reads },
                 Err(wrong) => CallEnd::Unknown(format!("it returned what it can't: {wrong}")),
             },
             Err(refused @ CallError::Refused { .. }) => CallEnd::Refused(refused.to_string()),

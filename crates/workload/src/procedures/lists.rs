@@ -9,7 +9,9 @@ use rand_distr::{Distribution, Zipf};
 use rand_pcg::Pcg64Mcg;
 use serried_procedures::{Datum, ProcedureSet, Results};
 
-use super::{PlannedCall, ProcedureParameters, ProcedureWorkload, compile, list, numbers};
+use super::{
+    PlannedCall, ProcedureParameters, ProcedureWorkload, ReadList, compile, list, numbers,
+};
 
 /// A list that has been appended to so often is no longer used, and another one takes its place. The text of so many
 /// elements, each with a blank, fits into the column.
@@ -22,7 +24,8 @@ const MOST_PER_CALL: u64 = 4;
 /// A list is a text of numbers with a blank after each, because a text can be bounded without a failure.
 ///
 /// All pieces of `append` can be deferred. The first piece of `chain` is immediate, and its output is needed by the second
-/// one, which can be deferred. `guard` has a check, so it reads what is immediate, and may be refused.
+/// one, which can be deferred. `guard` has a check, so it reads what is immediate, and may be refused. Each piece of `follow` decides
+/// which list the next one reads.
 const PROCEDURES: &str = r#"
 [tables.lists]
 key = { list = "int" }
@@ -89,6 +92,30 @@ outputs.text = "row.text"
 [procedures.read.pieces.head]
 for_each = { head = "heads" }
 rows = { row = { table = "heads", key = ["head"] } }
+reads = ["row.text"]
+outputs.text = "row.text"
+
+[procedures.follow]
+inputs = { head = "int", first = "int", second = "int", third = "int" }
+returns = { head = "begin.text", first = "one.text", second = "two.text", third = "three.text" }
+
+[procedures.follow.pieces.begin]
+rows = { row = { table = "heads", key = ["head"] } }
+reads = ["row.text"]
+outputs = { text = "row.text", step = "size(row.text) % 2" }
+
+[procedures.follow.pieces.one]
+rows = { row = { table = "lists", key = ["first + begin.step"] } }
+reads = ["row.text"]
+outputs = { text = "row.text", step = "size(row.text) % 2" }
+
+[procedures.follow.pieces.two]
+rows = { row = { table = "lists", key = ["second + one.step"] } }
+reads = ["row.text"]
+outputs = { text = "row.text", step = "size(row.text) % 2" }
+
+[procedures.follow.pieces.three]
+rows = { row = { table = "lists", key = ["third + two.step"] } }
 reads = ["row.text"]
 outputs.text = "row.text"
 "#;
@@ -224,7 +251,7 @@ impl ProcedureWorkload for ListCalls {
 
     fn plan(&self, _: u64, random: &mut Pcg64Mcg) -> PlannedCall {
         let int = |number: u64| Datum::Int(number as i64);
-        let kinds = if self.merged { 6 } else { 5 };
+        let kinds = if self.merged { 7 } else { 6 };
         let mut planned = match random.random_range(0..kinds) {
             0 => {
                 let (lists, element) = (self.draw_some(Table::Lists, true, random), self.element());
@@ -262,6 +289,12 @@ impl ProcedureWorkload for ListCalls {
                 let lists = self.draw_some(Table::Lists, false, random);
                 Self::plan_read(&lists, &self.draw_some(Table::Heads, false, random))
             }
+            5 => {
+                let head = self.draw(Table::Heads, false, random);
+                let [first, second, third] =
+                    [(); 3].map(|()| self.draw(Table::Lists, false, random));
+                PlannedCall::new("follow", [head, first, second, third].map(int))
+            }
             _ => {
                 let from = self.draw(Table::Heads, true, random);
                 let (to, element) = (self.draw(Table::Heads, true, random), self.element());
@@ -286,7 +319,10 @@ impl ProcedureWorkload for ListCalls {
         self.first.store(first % HEAD, Ordering::Relaxed);
     }
 
-    fn observe(&self, planned: &PlannedCall, results: &Results) -> Result<Vec<Vec<u64>>, String> {
+    fn observe(&self, planned: &PlannedCall, results: &Results) -> Result<Vec<ReadList>, String> {
+        if planned.procedure == "follow" {
+            return followed(planned, results);
+        }
         let single = |name| results.get(name).into_iter();
         let texts: Vec<&Datum> = match planned.procedure {
             "append" => list(results, "before")?.iter().collect(),
@@ -302,13 +338,27 @@ impl ProcedureWorkload for ListCalls {
                 texts.len()
             ));
         }
-        texts.into_iter().map(elements).collect()
+        planned.reads.iter().zip(texts).map(|(list, text)| Ok((*list, elements(text)?))).collect()
     }
 
     fn audits(&self) -> Vec<PlannedCall> {
         let used = self.used.lock().expect("nobody panics while planning");
         Self::reads(used.iter().copied())
     }
+}
+
+/// The lists that `follow` has read. How long a text is decides which list comes next.
+fn followed(planned: &PlannedCall, results: &Results) -> Result<Vec<ReadList>, String> {
+    let (mut all, mut step, mut mark) = (Vec::new(), 0, HEAD);
+    for (name, input) in ["head", "first", "second", "third"].into_iter().zip(&planned.inputs) {
+        let (Datum::Int(input), Some(Datum::String(text))) = (input, results.get(name)) else {
+            return Err(format!("`follow` returned {:?} as `{name}`", results.get(name)));
+        };
+        let list = (*input as u64 + step) | mark;
+        all.push((list, elements(&Datum::String(text.clone()))?));
+        (step, mark) = (text.len() as u64 % 2, 0);
+    }
+    Ok(all)
 }
 
 /// The elements of a list.

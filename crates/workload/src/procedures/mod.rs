@@ -76,6 +76,9 @@ impl Loading {
     }
 }
 
+/// A list that was read: its number, and its elements.
+pub type ReadList = (u64, Vec<u64>);
+
 /// A planned call.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PlannedCall {
@@ -85,7 +88,7 @@ pub struct PlannedCall {
     pub inputs: Vec<Datum>,
     /// The elements that it appends to numbered lists, for a history.
     pub appends: Vec<(u64, u64)>,
-    /// The lists that it reads, in the order in which [`ProcedureWorkload::observe`] returns them.
+    /// The lists that it reads, as far as this is known before the call.
     pub reads: Vec<u64>,
 }
 
@@ -133,11 +136,11 @@ pub trait ProcedureWorkload: Send + Sync + 'static {
     /// The next call of a client.
     fn plan(&self, client: u64, random: &mut Pcg64Mcg) -> PlannedCall;
 
-    /// What a call found that took effect: the contents of the lists that it [reads](PlannedCall::reads).
+    /// What a call found that took effect: the lists that it has read.
     ///
     /// # Errors
     /// If the results are not those of the procedure. The error says what is wrong.
-    fn observe(&self, _: &PlannedCall, _: &Results) -> Result<Vec<Vec<u64>>, String> {
+    fn observe(&self, _: &PlannedCall, _: &Results) -> Result<Vec<ReadList>, String> {
         Ok(Vec::new())
     }
 

@@ -93,7 +93,7 @@ fn lists_grow_and_their_history_is_strictly_serializable() {
         let (report, history, _) = run::<Rehearsal>(lists(merged));
         let mut kinds: Vec<&str> = report.kinds.iter().map(|kind| kind.kind).collect();
         kinds.retain(|kind| *kind != "link");
-        assert_eq!(kinds, ["append", "chain", "guard", "read"]);
+        assert_eq!(kinds, ["append", "chain", "follow", "guard", "read"]);
         assert_eq!(report.kinds.iter().any(|kind| kind.kind == "link"), merged);
         assert_eq!((report.failed, report.last_error), (0, None));
         let CallVerdict::Holds(summary) = verdict(&history) else {

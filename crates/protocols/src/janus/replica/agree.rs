@@ -8,19 +8,16 @@ use serried_model::{NodeId, Version};
 use super::super::Mutation;
 use super::super::message::{
     Accept, Ancestors, Ballot, Commit, Dependencies, Edge, End, Entry, Kind, NotAccepted, Part,
-    PreAccept, PreAccepted, Reply, Results, Task, Work,
+    PreAccept, PreAccepted, Reply, Results, Task, Vertex, Work,
 };
 use super::super::table::Vote;
 use super::live::Live;
 use super::{Cx, Replica};
+use crate::frameworks::chopped::{ANCESTORS_AT_MOST, EDGES_AT_MOST};
 
 /// How many transactions are taken on and not executed. A further one is dropped, unless another replica has taken it
 /// on, and its coordinator repeats it.
 const LIVE_AT_MOST: usize = 65_536;
-
-/// About how many ancestors are sent with a transaction, and how many edges of ancestors.
-const ANCESTORS_AT_MOST: usize = 32;
-const EDGES_AT_MOST: usize = 128;
 
 impl Replica {
     pub(super) fn on_pre_accept(&mut self, from: NodeId, pre_accept: PreAccept, cx: &mut Cx<'_>) {
@@ -299,8 +296,13 @@ impl Replica {
             self.wanted.remove(&txn);
             self.accesses.remove(txn);
             self.registrations.remove(&txn);
-            self.graph.remove(txn);
-            self.blocked.unblock(txn);
+            let own = self.partition();
+            let is_here = |vertex: &Vertex| vertex.participants.contains(&own);
+            // Elsewhere it commits, and is perhaps on a cycle.
+            if self.graph.vertex(txn).is_none_or(is_here) {
+                self.graph.remove(txn);
+                self.blocked.unblock(txn);
+            }
             self.answer_askers(txn, cx);
             self.has_executed(txn);
             self.execute_all(vec![txn], cx);
@@ -336,8 +338,6 @@ impl Replica {
                 edges += vertex.edges.len();
                 open.extend(vertex.edges.iter().map(|edge| edge.from));
                 ancestors.commit.push(vertex.clone());
-            } else if self.voids.contains(&txn) && !self.graph.is_decided(txn) {
-                // Perhaps it is void because it has no pieces here.
             } else if self.table.has_begun(txn) {
                 match self.table.executed(txn, cx.store()) {
                     None => {}

@@ -172,7 +172,8 @@ impl Replica {
         if self.live.contains_key(&txn) || self.wanted.contains_key(&txn) {
             return false;
         }
-        let is_gone = txn.timestamp_us < self.table.windows().gone_us;
+        let is_old = txn.timestamp_us < self.table.windows().gone_us;
+        let is_gone = is_old && self.graph.vertex(txn).is_none();
         let is_known = self.table.has_begun(txn) && !self.voids.contains(&txn);
         self.graph.is_decided(txn) || is_known || is_gone
     }
@@ -285,9 +286,8 @@ impl Replica {
         if let Some(vertex) = vertex {
             ancestors.executed.retain(|executed| *executed != txn);
             for Edge { from, .. } in vertex.edges.iter() {
-                let may_be_elsewhere = self.voids.contains(from) && !self.graph.is_decided(*from);
                 let how = self.table.executed(*from, cx.store());
-                if !may_be_elsewhere && matches!(how, Some(HowExecuted::Alone)) {
+                if matches!(how, Some(HowExecuted::Alone)) {
                     ancestors.executed.push(*from);
                 }
             }

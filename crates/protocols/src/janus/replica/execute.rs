@@ -8,11 +8,12 @@ use serried_procedures::{Datum, RowStore, StoredRow, row_key};
 
 use super::super::Mutation;
 use super::super::message::{
-    Edge, End, Entry, ExecuteEntry, PieceResult, Progress, Reply, Request, Results, Task,
+    End, Entry, ExecuteEntry, PieceResult, Progress, Reply, Request, Results, Task,
 };
 use super::super::table::Table;
 use super::{Cx, Replica};
-use crate::frameworks::chopped::order::{self, Known};
+use crate::frameworks::chopped::order::Known;
+use crate::frameworks::chopped::{Missing, Next, View};
 
 /// A group that is being executed.
 #[derive(Debug)]
@@ -59,6 +60,20 @@ impl RowStore for Rows<'_> {
     }
 }
 
+impl View for Replica {
+    fn known(&self, txn: Version) -> Known<'_> {
+        Replica::known(self, txn)
+    }
+
+    fn is_here(&self, txn: Version) -> bool {
+        self.live.contains_key(&txn) || self.wanted.contains_key(&txn)
+    }
+
+    fn is_void(&self, ancestor: Version, at: u16) -> bool {
+        at == self.partition() && self.is_dead(ancestor)
+    }
+}
+
 impl Replica {
     /// Executes these transactions and those that were waiting for them, if nothing is missing.
     pub(super) fn execute_all(&mut self, mut open: Vec<Version>, cx: &mut Cx<'_>) {
@@ -86,78 +101,27 @@ impl Replica {
 
     /// Executes a transaction that commits, with all others on a cycle with it, or finds an ancestor for which it waits.
     /// Those that can be looked at next are added to `open`.
-    ///
-    /// Each transaction waits for one ancestor at a time. If that ancestor waits for the transaction in turn, all that wait
-    /// in between are on a cycle, and go on as one group. When no edge of the group leads to anything else that is open, the
-    /// group is complete: it is a strongly connected component of the graph, and all of its ancestors are executed. So each
-    /// edge is looked at few times, however many transactions wait.
     fn execute_group_of(&mut self, txn: Version, open: &mut Vec<Version>, cx: &mut Cx<'_>) {
-        self.blocked.unblock(txn);
-        let mut group = vec![txn];
-        let mut looked_at = 0;
-        while let Some(member) = group.get(looked_at).copied() {
-            looked_at += 1;
-            let edges = self.open_edges(member);
-            for Edge { from, at, .. } in edges.iter().copied() {
-                if group.contains(&from) {
-                    continue;
+        let mut blocked = core::mem::take(&mut self.blocked);
+        let next = loop {
+            match blocked.next(txn, self) {
+                Next::Void(ancestor) => {
+                    self.graph.decide(ancestor);
+                    open.push(ancestor);
                 }
-                if self.known(from) == Known::Open {
-                    if at == self.partition() && self.is_dead(from) {
-                        self.graph.decide(from);
-                        open.push(from);
-                        continue;
-                    }
-                    // It may be noted as waiting from a time when more was known of it, and for this transaction.
-                    self.blocked.unblock(from);
-                    self.blocked.block(txn, (from, at));
-                    return self.ask_for_ancestors(&edges, cx);
-                }
-                let waits_for_group =
-                    self.blocked.chain(from).position(|next| group.contains(&next));
-                let Some(length) = waits_for_group else {
-                    // Perhaps nobody has looked at the last one of the chain, because it has no pieces here.
-                    let last = self.blocked.chain(from).last();
-                    open.extend(last.filter(|last| !self.running.contains_key(last)));
-                    self.blocked.block(txn, (from, at));
-                    return self.ask_for_ancestors(&edges, cx);
-                };
-                let chain: Vec<Version> = self.blocked.chain(from).take(length).collect();
-                if let Some(wanting) = chain.iter().find(|next| self.known(**next) == Known::Open) {
-                    // It is not known any more what it does here.
-                    self.blocked.unblock(*wanting);
-                    self.blocked.block(txn, (*wanting, self.partition()));
-                    return self.ask_for_ancestors(&edges, cx);
-                }
-                group.extend(chain);
+                next => break next,
             }
-        }
-        group.iter().for_each(|member| self.blocked.unblock(*member));
-        let group = order::sorted(group, &|txn| self.known(txn));
-        open.extend(self.start(group, cx));
-    }
-
-    /// The edges of a transaction to others that have to be executed before, the newest first.
-    fn open_edges(&self, txn: Version) -> Vec<Edge> {
-        let (edges, on_cycle) = match self.known(txn) {
-            Known::Committing(edges) => (edges, None),
-            Known::OnCycle(edges, cycle) => (edges, Some(cycle)),
-            Known::Decided | Known::Open => return Vec::new(),
         };
-        let is_here = |txn: &Version| self.live.contains_key(txn) || self.wanted.contains_key(txn);
-        let is_relevant = |edge: &&Edge| {
-            on_cycle.is_none_or(|cycle| cycle.contains(&edge.from) || is_here(&edge.from))
-        };
-        let relevant = edges.iter().rev().filter(is_relevant);
-        relevant.filter(|edge| self.known(edge.from) != Known::Decided).copied().collect()
-    }
-
-    /// Asks for those ancestors to which these edges lead and whose own edges are not known here.
-    fn ask_for_ancestors(&mut self, edges: &[Edge], cx: &mut Cx<'_>) {
-        for Edge { from, at, .. } in edges {
-            if self.known(*from) == Known::Open {
-                self.ask_if_absent(*from, *at, cx);
+        self.blocked = blocked;
+        match next {
+            Next::Execute(group) => open.extend(self.start(group, cx)),
+            Next::Wait { missing, look_at } => {
+                open.extend(look_at.filter(|last| !self.running.contains_key(last)));
+                for Missing { txn, at } in missing {
+                    self.ask_if_absent(txn, at, cx);
+                }
             }
+            Next::Void(_) => {}
         }
     }
 

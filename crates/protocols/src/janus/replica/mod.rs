@@ -1,7 +1,6 @@
 //! The server side: a replica of a partition.
 
 mod agree;
-mod blocked;
 mod configure;
 mod copy;
 mod dependencies;
@@ -23,8 +22,7 @@ use super::run::Run;
 use super::table::Table;
 use super::{Mutation, sound};
 use crate::Mutated;
-use crate::frameworks::chopped::{Accesses, Graph};
-use blocked::Blocked;
+use crate::frameworks::chopped::{Accesses, Blocked, Graph};
 use configure::Configuring;
 use copy::Copying;
 use live::Live;
@@ -197,6 +195,8 @@ impl Replica {
             false => Accesses::replicated(),
         };
         self.registrations.clear();
+        // What was decided may be on a cycle with what is to be executed again.
+        self.graph = Graph::default();
         self.running.clear();
         self.blocked.clear();
         self.groups.clear();

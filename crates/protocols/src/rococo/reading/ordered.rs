@@ -19,6 +19,7 @@
 use std::collections::BTreeMap;
 
 use serried_actor::{Group, Timestamp};
+use serried_parts::Map;
 
 use super::super::message::{Found, Occurrence, Versions};
 use super::super::run::FoundPieces;
@@ -47,15 +48,25 @@ pub(super) enum Ordering {
 }
 
 impl Reading {
-    /// Gives up reading the same twice, or begins another transaction.
-    pub(super) fn begin_transaction(&mut self) {
-        self.ordering = Ordering::Prepares;
+    /// Gives up reading the same twice.
+    pub(super) fn begin_to_order(&mut self) {
+        self.ordering = Ordering::Predicts;
         self.later.clear();
         self.is_spoiled = false;
+        // The first round reads equal occurrences each.
+        let mut known = Map::default();
+        self.pieces.retain(|piece| known.insert(piece.asked.clone(), ()).is_none());
+        self.go_through_again();
+    }
+
+    /// Begins another transaction.
+    pub(in super::super) fn begin_transaction(&mut self) {
+        self.ordering = Ordering::Prepares;
         // Those of former transactions, too: if each needs another partition, there will be no other some time.
         self.reads.extend(self.pieces.iter().map(|piece| piece.at));
         self.numbers = Numbers::default();
         self.is_lacking = false;
+        self.gave_up = false;
         for piece in &mut self.pieces {
             piece.started = None;
             piece.ordered = None;
@@ -108,7 +119,7 @@ impl Reading {
         if !is_complete && !immediate.is_empty() {
             return self.start(immediate, false);
         }
-        if is_complete {
+        if is_complete || self.gave_up {
             return self.start(self.places(|piece| piece.started.is_none()), true);
         }
         self.due =
@@ -172,14 +183,14 @@ impl Reading {
         true
     }
 
-    /// A server does not answer what has to be predicted. Perhaps what it waits for waits for this transaction. So that ends,
-    /// and everything is predicted before the next one begins. Returns whether this is so.
+    /// A server does not answer what has to be predicted. Perhaps what it waits for waits for this transaction. So this one
+    /// ends. It starts the pieces that were to be predicted, so that the next one knows what they have found. Returns whether
+    /// this is so.
     pub(in super::super) fn gives_up_predicting(&mut self) -> bool {
         let predicts = self.ordering == Ordering::Prepares && !self.open.is_empty();
         let gives_up = predicts && self.pieces.iter().any(|piece| piece.started.is_some());
         if gives_up {
             self.open.clear();
-            self.is_lacking = true;
             self.gave_up = true;
         }
         gives_up

@@ -1,6 +1,6 @@
 //! The leader of a partition: it executes pieces, tracks which transactions come before which, and proposes the results.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use serried_actor::{Group, Settings, Timestamp};
@@ -22,8 +22,10 @@ use super::recovery::Recoveries;
 use super::rows::{Rows, Unapplied};
 use super::sets::Sets;
 use crate::Mutated;
-use crate::frameworks::chopped::order::{self, Known};
-use crate::frameworks::chopped::{Accesses, Graph, Horizon};
+use crate::frameworks::chopped::order::Known;
+use crate::frameworks::chopped::{
+    ANCESTORS_AT_MOST, Accesses, Blocked, EDGES_AT_MOST, Graph, Horizon, Missing, Next, View,
+};
 
 /// What a replica of a partition has, whether it leads or not.
 #[derive(Debug)]
@@ -51,8 +53,7 @@ pub(super) struct Leader {
     pub(super) accesses: Accesses,
     pub(super) unapplied: Unapplied,
     graph: Graph,
-    /// By transaction whose edges are missing, those that wait for them.
-    blocked: BTreeMap<Version, Vec<Version>>,
+    blocked: Blocked,
     /// By transaction, the servers that wait for its edges.
     askers: BTreeMap<Version, Vec<NodeId>>,
     /// When other partitions were asked for the edges of transactions.
@@ -65,6 +66,22 @@ pub(super) struct Leader {
     pub(super) sets: Sets,
 }
 
+/// What a leader knows of transactions.
+struct OfLeader<'a> {
+    leader: &'a Leader,
+    common: &'a Common,
+}
+
+impl View for OfLeader<'_> {
+    fn known(&self, txn: Version) -> Known<'_> {
+        self.leader.known(txn, self.common)
+    }
+
+    fn is_here(&self, txn: Version) -> bool {
+        self.leader.live.contains_key(&txn)
+    }
+}
+
 impl Leader {
     /// Begins to lead with the entry of slot `first`. Everything that former leaders have proposed is applied.
     pub(super) fn new(first: u64, common: &mut Common, cx: &mut Cx<'_>) -> Leader {
@@ -74,7 +91,7 @@ impl Leader {
             accesses: Accesses::default(),
             unapplied: Unapplied::default(),
             graph: Graph::default(),
-            blocked: BTreeMap::new(),
+            blocked: Blocked::default(),
             askers: BTreeMap::new(),
             asked: BTreeMap::new(),
             reads: Reads::new(first),
@@ -356,29 +373,40 @@ impl Leader {
     /// Executes these transactions and those that were waiting for them, if nothing is missing.
     fn execute_all(&mut self, mut open: Vec<Version>, common: &mut Common, cx: &mut Cx<'_>) {
         while let Some(txn) = open.pop() {
-            open.extend(self.blocked.remove(&txn).into_iter().flatten());
-            if !self.live.contains_key(&txn) {
-                continue;
-            }
-            let is_here = |txn| self.live.contains_key(&txn);
-            match order::groups(txn, |txn| self.known(txn, common), is_here) {
-                Ok(groups) => {
-                    for group in groups {
-                        self.execute(&group, common, cx);
-                    }
-                }
-                Err(missing) => {
-                    for order::Missing { txn: ancestor, at } in missing {
-                        let waiting = self.blocked.entry(ancestor).or_default();
-                        if !waiting.contains(&txn) {
-                            waiting.push(txn);
-                        }
-                        if !self.live.contains_key(&ancestor) {
-                            self.ask(ancestor, at, common, cx);
-                        }
-                    }
+            match self.known(txn, common) {
+                Known::Decided => open.extend(self.blocked.release(txn)),
+                Known::Open => {}
+                Known::Committing(_) | Known::OnCycle(..) => {
+                    self.execute_group_of(txn, &mut open, common, cx)
                 }
             }
+        }
+    }
+
+    /// Executes a transaction that commits, with all others on a cycle with it, or finds an ancestor for which it waits.
+    /// Those that can be looked at next are added to `open`.
+    fn execute_group_of(
+        &mut self,
+        txn: Version,
+        open: &mut Vec<Version>,
+        common: &mut Common,
+        cx: &mut Cx<'_>,
+    ) {
+        let mut blocked = core::mem::take(&mut self.blocked);
+        let next = blocked.next(txn, &OfLeader { leader: self, common });
+        self.blocked = blocked;
+        match next {
+            Next::Execute(group) => {
+                self.execute(&group, common, cx);
+                open.extend(group);
+            }
+            Next::Wait { missing, look_at } => {
+                open.extend(look_at);
+                for Missing { txn, at } in missing {
+                    self.ask_if_absent(txn, at, common, cx);
+                }
+            }
+            Next::Void(_) => {}
         }
     }
 
@@ -460,7 +488,11 @@ impl Leader {
 
     // Status requests (002 §3.2).
 
-    fn ask(&mut self, txn: Version, at: u16, common: &Common, cx: &mut Cx<'_>) {
+    /// Asks for the edges of a transaction, unless it has pieces here that are not executed.
+    fn ask_if_absent(&mut self, txn: Version, at: u16, common: &Common, cx: &mut Cx<'_>) {
+        if self.live.contains_key(&txn) {
+            return;
+        }
         let again = 2 * common.group.round_trip() + core::time::Duration::from_millis(50);
         let now = cx.now();
         if self.asked.get(&txn).is_some_and(|asked| now.since(*asked) < again) {
@@ -508,21 +540,27 @@ impl Leader {
         self.learn(ancestors, None, common, cx);
     }
 
-    /// What is known of these transactions, and of others before them: that they commit, or have been executed.
+    /// What is known of these transactions, and of others before them: that they commit, or have been executed. If there
+    /// are many, others are left out. A leader that needs them asks for them.
     fn ancestors(
         &self,
         txns: impl Iterator<Item = Version>,
         common: &mut Common,
         cx: &mut Cx<'_>,
     ) -> Ancestors {
-        let mut open: Vec<Version> = txns.collect();
+        let mut open: VecDeque<Version> = txns.collect();
         let mut known = BTreeSet::new();
         let mut ancestors = Ancestors::default();
-        while let Some(txn) = open.pop() {
+        let mut edges = 0;
+        while let Some(txn) = open.pop_front() {
             if !known.insert(txn) {
                 continue;
             }
+            if edges >= EDGES_AT_MOST || known.len() > ANCESTORS_AT_MOST {
+                break;
+            }
             if let Some(vertex) = self.graph.vertex(txn) {
+                edges += vertex.edges.len();
                 open.extend(vertex.edges.iter().map(|edge| edge.from));
                 ancestors.commit.push(vertex.clone());
             } else if common.table.has_started(txn) {
@@ -530,6 +568,7 @@ impl Leader {
                     None => {}
                     Some(HowExecuted::Alone) => ancestors.executed.push(txn),
                     Some(HowExecuted::OnCycle(cycle)) => {
+                        edges += cycle.iter().map(|vertex| vertex.edges.len()).sum::<usize>();
                         known.extend(cycle.iter().map(|vertex| vertex.txn));
                         ancestors.cycles.push(cycle);
                     }
@@ -621,10 +660,15 @@ impl Leader {
             }
         }
         // What is blocked may have lost its question or the answer.
-        let blocked: Vec<Version> = self.blocked.values().flatten().copied().collect();
-        self.execute_all(blocked, common, cx);
+        for (ancestor, at) in self.blocked.ancestors() {
+            match self.known(ancestor, common) {
+                Known::Open => self.ask_if_absent(ancestor, at, common, cx),
+                _ if self.blocked.waits(ancestor) => {}
+                _ => self.execute_all(vec![ancestor], common, cx),
+            }
+        }
         self.prune(common);
-        self.asked.retain(|txn, _| self.blocked.contains_key(txn));
+        self.asked.retain(|txn, _| self.blocked.waits_for(*txn));
         self.report_over(common, cx);
         self.recoveries.repeat(common, cx);
         self.advance_sets(common);
@@ -637,6 +681,8 @@ impl Leader {
         let here = self.live.keys().chain(&self.executing).copied();
         let open = here.chain(before).collect();
         self.graph.prune(open, common.table.window().forget_us);
+        let (live, graph) = (&self.live, &self.graph);
+        self.blocked.retain(|txn| live.contains_key(&txn) || graph.vertex(txn).is_some());
     }
 
     fn recover(&mut self, txn: Version, call: &Arc<CallOf>, common: &mut Common, cx: &mut Cx<'_>) {

@@ -364,14 +364,16 @@ impl Leader {
             return Ok(());
         }
         let window = common.table.window().and(self.horizon.proposed());
+        let from_us = window.from_us;
         if txn.timestamp_us < window.forget_us {
-            return Err(NotStarted::Forgotten);
+            // Whether a read-only call was started does not matter to its client.
+            let late = NotStarted::Late { from_us };
+            return Err(if call.is_read() && !insist { late } else { NotStarted::Forgotten });
         }
         let version = common.table.set().map_or(0, |set| set.version());
         if call.set < version || (self.is_draining(common) && !insist) {
             return Err(NotStarted::OtherSet { version });
         }
-        let from_us = window.from_us;
         if txn.timestamp_us < from_us && !insist {
             return Err(NotStarted::Late { from_us });
         }

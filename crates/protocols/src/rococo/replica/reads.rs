@@ -2,7 +2,8 @@
 //!
 //! If a request waits, each piece is executed when no transaction conflicts with it any more, whatever the other pieces
 //! wait for. If all had to be free of conflicts at one moment, a request of many pieces might wait for ever. A request that
-//! does not wait is executed at once, or not at all.
+//! does not wait is executed at once, or not at all. If what it finds is to be a prediction, its pieces wait for one
+//! transaction each, so that they do not wait for ever where calls write all the time.
 //!
 //! A leader remembers the pieces of its last answers and the versions that they have read, so that a call which reads them
 //! again need not send them. Only the client that has got an answer knows its name. So what is remembered under the name is
@@ -16,7 +17,8 @@ use serried_procedures::{KnownRow, RowUse};
 use smallvec::SmallVec;
 
 use super::super::message::{
-    Again, AnswerName, Found, Message, NotStarted, Occurrence, Read, Reply, Versions, data_size,
+    Again, AnswerName, Found, Message, NotStarted, Occurrence, OnConflict, Read, Reply, Versions,
+    data_size,
 };
 use super::super::registered::Registered;
 use super::Cx;
@@ -51,6 +53,8 @@ struct OpenRead {
     found: Vec<Option<Option<Box<Found>>>>,
     /// How many pieces wait.
     waiting: usize,
+    /// Whether a piece waits for one transaction only.
+    waits_once: bool,
 }
 
 /// The pieces of a request.
@@ -174,7 +178,7 @@ impl Leader {
             return self.proposals.confirm(from, Reply::Read { number, found, name: None });
         }
         let Some(set) = common.table.set().cloned() else { return };
-        let Read { number, procedure, pieces, known, again, waits, .. } = read;
+        let Read { number, procedure, pieces, known, again, on_conflict, .. } = read;
         let names_only = pieces.is_empty() && !again.is_empty();
         let is_right =
             known.len() == pieces.len() && (names_only || set.accepts(procedure, &pieces, true));
@@ -191,17 +195,19 @@ impl Leader {
         if !again.iter().all(|again| self.reads.remembered.take(from, again, &mut asked)) {
             return self.proposals.confirm(from, Reply::ReadForgotten { number });
         }
-        if !waits && asked.pieces.iter().any(|piece| self.conflict(piece).is_some()) {
+        let fails = on_conflict == OnConflict::Fail;
+        if fails && asked.pieces.iter().any(|piece| self.conflict(piece).is_some()) {
             let name = self.reads.remembered.put(from, asked);
             return cx.send(from, Message::Reply(Reply::ReadConflict { number, name }));
         }
         cx.charge(asked.pieces.len());
         let found = vec![None; asked.pieces.len()];
-        let mut open = OpenRead { found, of: asked, waiting: 0 };
+        let waits_once = on_conflict == OnConflict::WaitOnce;
+        let mut open = OpenRead { found, of: asked, waiting: 0, waits_once };
         let mut conflicting = Vec::new();
         for at in 0..open.found.len() {
-            // If it does not wait, nothing conflicts.
-            let conflict = if waits { self.conflict(&open.of.pieces[at]) } else { None };
+            // If it would fail, nothing conflicts.
+            let conflict = if fails { None } else { self.conflict(&open.of.pieces[at]) };
             match conflict {
                 Some(txn) => conflicting.push((txn, at)),
                 None => self.read_piece(&mut open, at, common, cx),
@@ -264,7 +270,8 @@ impl Leader {
         let parked = self.reads.parked.remove(&txn).unwrap_or_default();
         for (name, at) in parked {
             let mut open = self.reads.open.remove(&name).expect("a piece of it waits");
-            if let Some(txn) = self.conflict(&open.of.pieces[at]) {
+            let conflict = self.conflict(&open.of.pieces[at]);
+            if let Some(txn) = conflict.filter(|_| !open.waits_once) {
                 self.reads.parked.entry(txn).or_default().push((name, at));
             } else {
                 self.read_piece(&mut open, at, common, cx);

@@ -1,9 +1,10 @@
 //! What a leader asks of other partitions, and the calls that it coordinates because their coordinators are silent.
 
+use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serried_actor::Group;
+use serried_actor::{Group, Timestamp};
 use serried_model::{NodeId, Version};
 use serried_procedures::Call;
 
@@ -13,13 +14,18 @@ use super::super::run::{Requests, Run, Step};
 use super::Cx;
 use super::leader::Common;
 
-/// How many calls a leader coordinates at a time. Others wait for the next look.
+/// How many calls a leader coordinates at a time. When there are so many, others take the places of those that it has
+/// coordinated for [`PATIENCE`]: what these wait for may be the others.
 const RUNS_AT_MOST: usize = 256;
+
+/// How long a leader coordinates a call before it gives its place to another one.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The calls that a leader coordinates.
 #[derive(Debug, Default)]
 pub(super) struct Recoveries {
-    runs: BTreeMap<Version, Run>,
+    /// Each with the time at which that began.
+    runs: BTreeMap<Version, (Timestamp, Run)>,
     /// The known leaders of partitions.
     leaders: BTreeMap<u16, NodeId>,
 }
@@ -47,7 +53,7 @@ impl Recoveries {
         group: &Group,
         cx: &mut Cx<'_>,
     ) {
-        if self.runs.contains_key(&txn) || self.runs.len() >= RUNS_AT_MOST {
+        if self.runs.contains_key(&txn) || !self.has_place(cx.now()) {
             return;
         }
         let Some(procedure) = set.procedure(of.procedure) else { return };
@@ -56,7 +62,7 @@ impl Recoveries {
         let (run, step) = match of.is_read() {
             true => {
                 let mut run = Run::ordered(txn, of, set.clone(), call).insisting();
-                let step = Step::Send(run.close());
+                let step = Step::Send(run.close(cx.now()));
                 (run, step)
             }
             false => {
@@ -66,8 +72,18 @@ impl Recoveries {
                 (run, step)
             }
         };
-        self.runs.insert(txn, run);
+        self.runs.insert(txn, (cx.now(), run));
         self.take(txn, step, group, cx);
+    }
+
+    /// Whether there is a place for another call, perhaps that of the one that has been coordinated for longest.
+    fn has_place(&mut self, now: Timestamp) -> bool {
+        if self.runs.len() < RUNS_AT_MOST {
+            return true;
+        }
+        let longest = self.runs.iter().min_by_key(|(_, (begun, _))| *begun);
+        let longest = longest.filter(|(_, (begun, _))| now.since(*begun) >= PATIENCE);
+        longest.map(|(txn, _)| *txn).is_some_and(|txn| self.runs.remove(&txn).is_some())
     }
 
     /// Handles a reply that belongs to a call, if there is one.
@@ -75,7 +91,7 @@ impl Recoveries {
         let at = from.partition();
         self.leaders.insert(at, from);
         let Some(txn) = reply.call() else { return };
-        let Some(run) = self.runs.get_mut(&txn) else { return };
+        let Some((_, run)) = self.runs.get_mut(&txn) else { return };
         let step = run.on_reply(at, reply, group);
         self.take(txn, step, group, cx);
     }
@@ -84,7 +100,7 @@ impl Recoveries {
         match step {
             Step::Send(requests) => self.send_all(requests, group, cx),
             Step::Started => {
-                let Some(run) = self.runs.get_mut(&txn) else { return };
+                let Some((_, run)) = self.runs.get_mut(&txn) else { return };
                 let requests = run.commit();
                 self.send_all(requests, group, cx);
             }
@@ -92,7 +108,7 @@ impl Recoveries {
                 self.runs.remove(&txn);
             }
             Step::Executed(_) => {
-                let Some(run) = self.runs.remove(&txn) else { return };
+                let Some((_, run)) = self.runs.remove(&txn) else { return };
                 for at in run.participants() {
                     self.send(at, Request::End(vec![txn]), group, cx);
                 }
@@ -103,7 +119,8 @@ impl Recoveries {
     /// Sends requests again that were not answered.
     pub(super) fn repeat(&mut self, common: &Common, cx: &mut Cx<'_>) {
         self.leaders.clear();
-        let unanswered: Requests = self.runs.values().flat_map(Run::unanswered).collect();
+        let unanswered: Requests =
+            self.runs.values().flat_map(|(_, run)| run.unanswered()).collect();
         self.send_all(unanswered, &common.group, cx);
         // A run whose transaction has ended is of no use.
         self.runs.retain(|txn, _| common.table.open().contains(txn));

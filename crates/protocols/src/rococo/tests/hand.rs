@@ -130,6 +130,26 @@ impl Hand {
         }
     }
 
+    /// Lets things happen until such a message is under way, and takes it.
+    pub(super) fn until(
+        &mut self,
+        wanted: impl Fn(&Message) -> bool,
+    ) -> testing::Envelope<Message> {
+        for _ in 0..10_000 {
+            while self.net.step_where(|(.., message)| !wanted(message)) {}
+            if let Some(found) = self.net.take_first(|(.., message)| wanted(message)) {
+                return found;
+            }
+            self.net.now += 1000;
+            for id in self.net.ids() {
+                self.net.fire_due(id);
+            }
+            self.net.fire_due_clients();
+            self.take();
+        }
+        panic!("it is not sent");
+    }
+
     pub(super) fn take(&mut self) {
         for (_, (TxnId(number), output)) in core::mem::take(&mut self.net.outputs) {
             self.outputs.push((number, output));

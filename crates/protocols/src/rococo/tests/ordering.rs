@@ -46,14 +46,14 @@ fn two_partitions(settings: Settings) -> (Hand, [i64; 2]) {
 }
 
 /// Takes the starts of client 0, in the order of their partitions.
-fn starts(hand: &mut Hand) -> Vec<Envelope> {
+pub(super) fn starts(hand: &mut Hand) -> Vec<Envelope> {
     let of_client = testing::client_id(0);
     let mut starts = hand.net.take(|(from, _, message)| *from == of_client && start_to(message));
     starts.sort_by_key(|(_, to, _)| *to);
     starts
 }
 
-fn start((.., message): &Envelope) -> &Start {
+pub(super) fn start((.., message): &Envelope) -> &Start {
     match message {
         Message::Request(Request::Start(start)) => start,
         other => panic!("{other:?}"),

@@ -1,6 +1,6 @@
 //! Further rounds of read-only calls, which name the answers of former ones.
 
-use super::super::message::{Again, Message, Read, Reply, Request};
+use super::super::message::{Again, Message, OnConflict, Read, Reply, Request};
 use super::*;
 use hand::{Hand, OF_HAND, compiled, r, short, with};
 
@@ -50,7 +50,7 @@ pub(super) fn requests(hand: &mut Hand) -> Vec<Envelope> {
     requests
 }
 
-fn is_read(message: &Message) -> bool {
+pub(super) fn is_read(message: &Message) -> bool {
     matches!(message, Message::Request(Request::Read(_)))
 }
 
@@ -59,6 +59,11 @@ pub(super) fn read((.., message): &Envelope) -> &Read {
         Message::Request(Request::Read(read)) => read,
         other => panic!("{other:?}"),
     }
+}
+
+/// Whether a request does not wait for transactions that conflict.
+pub(super) fn fails(envelope: &Envelope) -> bool {
+    read(envelope).on_conflict == OnConflict::Fail
 }
 
 /// Whether a request sends no pieces, as it names a former answer.
@@ -378,7 +383,7 @@ fn a_further_round_begins_again_when_nothing_conflicts_any_more() {
     let (mut hand, inputs) = two_partitions();
     let (call, second) = second_round(&mut hand, &inputs);
     let commit = begin_to_add(&mut hand, inputs);
-    assert!(second.iter().all(|request| !read(request).waits));
+    assert!(second.iter().all(fails));
     hand.net.wait(Duration::from_millis(4));
     let answers: Vec<_> = second.into_iter().map(|request| answer(&mut hand, request)).collect();
     assert!(is_conflict(&answers[0]) && !is_conflict(&answers[1]), "{answers:?}");
@@ -386,7 +391,7 @@ fn a_further_round_begins_again_when_nothing_conflicts_any_more() {
     for took_us in [2000, 1000, 500] {
         let (paused_us, again) = after_pause(&mut hand);
         assert_eq!(paused_us / 1000, 2);
-        assert!(again.len() == 1 && is_named(&again[0]) && !read(&again[0]).waits, "{again:?}");
+        assert!(again.len() == 1 && is_named(&again[0]) && fails(&again[0]), "{again:?}");
         hand.net.wait(Duration::from_micros(took_us));
         answer_all(&mut hand, again);
     }
@@ -396,7 +401,7 @@ fn a_further_round_begins_again_when_nothing_conflicts_any_more() {
     answer_all(&mut hand, again);
     for _ in 0..2 {
         let round = requests(&mut hand);
-        assert!(round.len() == 2 && round.iter().all(|request| !read(request).waits), "{round:?}");
+        assert!(round.len() == 2 && round.iter().all(fails), "{round:?}");
         answer_all(&mut hand, round);
     }
     assert_eq!(results(&mut hand, call), [6, 0]);
@@ -443,7 +448,7 @@ fn a_call_pauses_when_rounds_in_a_row_have_differed() {
         if paused_us > 0 {
             pauses.push((number, paused_us / 1000));
         }
-        assert!(round.len() == 2 && round.iter().all(|request| !read(request).waits), "{round:?}");
+        assert!(round.len() == 2 && round.iter().all(fails), "{round:?}");
     }
     assert_eq!(pauses, [(5, 52), (9, 104), (13, 208), (17, 254), (21, 254), (25, 254), (29, 254)]);
     answer_all(&mut hand, round);
@@ -517,7 +522,7 @@ fn a_conflict_that_was_not_asked_for_does_not_hang_the_call() {
     let commit = begin_to_add(&mut hand, inputs);
     let call = hand.begin(0, "get", &inputs);
     let mut first = requests(&mut hand);
-    first.iter_mut().for_each(|request| of_read(request).waits = false);
+    first.iter_mut().for_each(|request| of_read(request).on_conflict = OnConflict::Fail);
     answer_all(&mut hand, first);
     hand.net.deliver(commit);
     hand.run(60_000);
@@ -589,7 +594,7 @@ fn a_call_does_not_wait_for_rows_that_it_does_not_read_any_more() {
         answer_all(&mut hand, first);
     }
     let second = requests(&mut hand);
-    assert!(second.len() == 1 && !read(&second[0]).waits, "{second:?}");
+    assert!(second.len() == 1 && fails(&second[0]), "{second:?}");
     hand.net.crash(r(1));
     hand.begin(2, "two", &[x, z]);
     hand.net.settle();

@@ -143,24 +143,8 @@ fn a_late_reply_about_the_former_set_does_not_count_for_the_next() {
         |message: &Message| matches!(message, Message::Reply(Reply::Installed { version: 1 }));
     let is_drained =
         |message: &Message| matches!(message, Message::Reply(Reply::Drained { version: 2 }));
-    // Lets things happen until such a message is under way, and returns a copy.
-    fn until(hand: &mut Hand, wanted: impl Fn(&Message) -> bool) -> testing::Envelope<Message> {
-        for _ in 0..10_000 {
-            while hand.net.step_where(|(.., message)| !wanted(message)) {}
-            if let Some(found) = hand.net.take_first(|(.., message)| wanted(message)) {
-                return found;
-            }
-            hand.net.now += 1000;
-            for id in hand.net.ids() {
-                hand.net.fire_due(id);
-            }
-            hand.net.fire_due_clients();
-            hand.take();
-        }
-        panic!("it is not sent");
-    }
     let first = hand.operate(3, Operation::Register { set: compiled(OF_HAND), replaces: None });
-    let installed = until(&mut hand, is_installed);
+    let installed = hand.until(is_installed);
     hand.net.deliver(installed.clone());
     hand.run(1000);
     assert!(hand.registered(first).is_some());
@@ -168,7 +152,7 @@ fn a_late_reply_about_the_former_set_does_not_count_for_the_next() {
     hand.call(0, "two", &inputs);
     hand.run(1000);
     let second = hand.operate(3, Operation::Register { set: other("more"), replaces: None });
-    let drained = until(&mut hand, is_drained);
+    let drained = hand.until(is_drained);
     assert_eq!((drained.0, drained.1), (installed.0, installed.1));
     hand.net.deliver(drained);
     hand.net.deliver(installed);

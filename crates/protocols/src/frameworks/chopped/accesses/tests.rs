@@ -104,7 +104,7 @@ impl Partition {
             _ => {
                 let is_open = |txn: &Txn| txn.is_known[replica] && !txn.is_executed[replica];
                 let Some(txn) = self.pick(is_open) else { return };
-                let groups = order::groups(txn, |txn| self.known(txn, replica), |_| true);
+                let groups = order::groups(txn, |txn| self.known(txn, replica));
                 for txn in groups.into_iter().flatten().flatten() {
                     self.execute(txn, replica);
                 }

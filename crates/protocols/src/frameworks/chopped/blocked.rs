@@ -1,0 +1,361 @@
+//! Which transactions wait for which ancestors, and which can be executed next.
+
+use std::collections::BTreeMap;
+
+use serried_model::Version;
+
+use super::order::{self, Known};
+use super::vertex::Edge;
+
+/// What a server knows of the transactions that it may execute.
+pub(crate) trait View {
+    /// What is known of a transaction.
+    fn known(&self, txn: Version) -> Known<'_>;
+
+    /// Whether a transaction is to be executed at this server.
+    fn is_here(&self, txn: Version) -> bool;
+
+    /// Whether an ancestor, of which an edge says that this partition knows it, will never be executed.
+    fn is_void(&self, _ancestor: Version, _at: u16) -> bool {
+        false
+    }
+}
+
+/// What is next for a transaction that commits.
+#[derive(Debug)]
+pub(crate) enum Next {
+    /// These are executed now, in this order: it alone, or all that are on a cycle with it.
+    Execute(Vec<Version>),
+    /// It waits for an ancestor.
+    Wait {
+        /// Those of its ancestors of whose edges this server has to learn.
+        missing: Vec<Missing>,
+        /// An ancestor that has to be looked at, since perhaps nobody has: it has no pieces here.
+        look_at: Option<Version>,
+    },
+    /// This ancestor will never be executed.
+    Void(Version),
+}
+
+/// An ancestor whose edges are not complete here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Missing {
+    /// The ancestor.
+    pub(crate) txn: Version,
+    /// A partition that knows it.
+    pub(crate) at: u16,
+}
+
+/// The transactions that commit and can't be executed yet, each with one ancestor that has to be executed before.
+///
+/// That ancestor may wait for another one in turn. They never wait in a circle: a transaction whose ancestor waits for it is
+/// on a cycle of edges with that one, and is not blocked by it.
+#[derive(Debug, Default)]
+pub(crate) struct Blocked {
+    /// By ancestor, a partition that knows it, and those that wait for it. Some of them may wait no longer.
+    by: BTreeMap<Version, (u16, Vec<Version>)>,
+    /// By transaction that waits, the ancestor.
+    causes: BTreeMap<Version, Version>,
+}
+
+impl Blocked {
+    /// What is next for a transaction that commits. If it waits, that is noted.
+    ///
+    /// Each transaction waits for one ancestor at a time. If that ancestor waits for the transaction in turn, all that wait
+    /// in between are on a cycle, and go on as one group. When no edge of the group leads to anything else that is open, the
+    /// group is complete: it is a strongly connected component of the graph, and all of its ancestors are executed. So each
+    /// edge is looked at few times, however many transactions wait.
+    pub(crate) fn next(&mut self, txn: Version, view: &impl View) -> Next {
+        self.unblock(txn);
+        let mut group = vec![txn];
+        let mut looked_at = 0;
+        while let Some(member) = group.get(looked_at).copied() {
+            looked_at += 1;
+            let edges = open_edges(member, view);
+            for Edge { from, at, .. } in edges.iter().copied() {
+                if group.contains(&from) {
+                    continue;
+                }
+                if view.known(from) == Known::Open {
+                    if view.is_void(from, at) {
+                        return Next::Void(from);
+                    }
+                    // It may be noted as waiting from a time when more was known of it, and for this transaction.
+                    self.unblock(from);
+                    return self.wait(txn, (from, at), &edges, None, view);
+                }
+                let waits_for_group = self.chain(from).position(|next| group.contains(&next));
+                let Some(length) = waits_for_group else {
+                    let last = self.chain(from).last();
+                    return self.wait(txn, (from, at), &edges, last, view);
+                };
+                let chain: Vec<Version> = self.chain(from).take(length).collect();
+                if let Some(wanting) = chain.iter().find(|next| view.known(**next) == Known::Open) {
+                    // It is not known any more what it does.
+                    let at = self.by.get(wanting).map_or(at, |(at, _)| *at);
+                    self.unblock(*wanting);
+                    return self.wait(txn, (*wanting, at), &edges, None, view);
+                }
+                group.extend(chain);
+            }
+        }
+        group.iter().for_each(|member| self.unblock(*member));
+        Next::Execute(order::sorted(group, &|txn| view.known(txn)))
+    }
+
+    fn wait(
+        &mut self,
+        txn: Version,
+        by: (Version, u16),
+        edges: &[Edge],
+        look_at: Option<Version>,
+        view: &impl View,
+    ) -> Next {
+        self.block(txn, by);
+        let is_missing = |edge: &&Edge| view.known(edge.from) == Known::Open;
+        let missing = edges.iter().filter(is_missing);
+        let missing = missing.map(|edge| Missing { txn: edge.from, at: edge.at }).collect();
+        Next::Wait { missing, look_at }
+    }
+
+    /// A transaction waits for an ancestor, which is known at a partition.
+    fn block(&mut self, txn: Version, (by, at): (Version, u16)) {
+        debug_assert!(self.chain(by).take(1000).all(|next| next != txn), "{txn} waits for itself");
+        if self.causes.insert(txn, by).is_none_or(|cause| cause != by) {
+            self.by.entry(by).or_insert((at, Vec::new())).1.push(txn);
+        }
+    }
+
+    /// A transaction waits no longer.
+    pub(crate) fn unblock(&mut self, txn: Version) {
+        self.causes.remove(&txn);
+    }
+
+    /// Whether a transaction waits for an ancestor.
+    pub(crate) fn waits(&self, txn: Version) -> bool {
+        self.causes.contains_key(&txn)
+    }
+
+    /// The transaction, the ancestor for which it waits, that ancestor's, and so on.
+    fn chain(&self, txn: Version) -> impl Iterator<Item = Version> {
+        core::iter::successors(Some(txn), |txn| self.causes.get(txn).copied())
+    }
+
+    /// An ancestor is executed, or never will be. Returns the transactions that have waited for it.
+    pub(crate) fn release(&mut self, by: Version) -> Vec<Version> {
+        let (_, mut waiting) = self.by.remove(&by).unwrap_or_default();
+        waiting.retain(|txn| match self.causes.get(txn) {
+            Some(cause) if *cause == by => self.causes.remove(txn).is_some(),
+            _ => false,
+        });
+        waiting
+    }
+
+    /// The ancestors, each with a partition that knows it.
+    pub(crate) fn ancestors(&self) -> Vec<(Version, u16)> {
+        self.by.iter().map(|(by, (at, _))| (*by, *at)).collect()
+    }
+
+    /// Whether something waits for an ancestor.
+    pub(crate) fn waits_for(&self, by: Version) -> bool {
+        self.by.contains_key(&by)
+    }
+
+    /// Forgets the transactions that are not to be executed any more.
+    pub(crate) fn retain(&mut self, is_open: impl Fn(Version) -> bool) {
+        self.causes.retain(|txn, _| is_open(*txn));
+        self.by.retain(|by, (_, waiting)| {
+            waiting.retain(|txn| self.causes.get(txn) == Some(by));
+            !waiting.is_empty()
+        });
+    }
+
+    pub(crate) fn clear(&mut self) {
+        *self = Blocked::default();
+    }
+}
+
+/// The edges of a transaction to others that have to be executed before, the newest first.
+fn open_edges(txn: Version, view: &impl View) -> Vec<Edge> {
+    let (edges, on_cycle) = match view.known(txn) {
+        Known::Committing(edges) => (edges, None),
+        Known::OnCycle(edges, cycle) => (edges, Some(cycle)),
+        Known::Decided | Known::Open => return Vec::new(),
+    };
+    let is_relevant = |edge: &&Edge| {
+        on_cycle.is_none_or(|cycle| cycle.contains(&edge.from) || view.is_here(edge.from))
+    };
+    let relevant = edges.iter().rev().filter(is_relevant);
+    relevant.filter(|edge| view.known(edge.from) != Known::Decided).copied().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use core::cell::RefCell;
+    use std::collections::BTreeSet;
+
+    use rand::seq::IteratorRandom;
+    use rand::{RngExt, SeedableRng};
+    use rand_pcg::Pcg64Mcg;
+
+    use super::super::vertex::Kind;
+    use super::*;
+
+    use Kind::{Deferred, Immediate};
+
+    /// Transactions that commit with edges, and those of them that are decided. All from 90 on are decided, too.
+    struct Commits<'a>(&'a [(u64, Vec<Edge>)], RefCell<BTreeSet<Version>>);
+
+    impl View for Commits<'_> {
+        fn known(&self, txn: Version) -> Known<'_> {
+            if txn.timestamp_us >= 90 || self.1.borrow().contains(&txn) {
+                return Known::Decided;
+            }
+            match self.0.iter().find(|(us, _)| *us == txn.timestamp_us) {
+                Some((_, edges)) => Known::Committing(edges),
+                None => Known::Open,
+            }
+        }
+
+        fn is_here(&self, _: Version) -> bool {
+            true
+        }
+    }
+
+    fn edge(from: u64, kind: Kind) -> Edge {
+        Edge { from: Version::at(from), kind, at: 3 }
+    }
+
+    /// What was executed, in groups, and what is missing.
+    #[derive(Default)]
+    struct Executed {
+        groups: Vec<Vec<Version>>,
+        missing: BTreeSet<u64>,
+    }
+
+    impl Executed {
+        fn execute_all(&mut self, txn: Version, blocked: &mut Blocked, view: &Commits<'_>) {
+            let mut open = vec![txn];
+            while let Some(txn) = open.pop() {
+                match view.known(txn) {
+                    Known::Decided => open.extend(blocked.release(txn)),
+                    Known::Open => {}
+                    Known::Committing(_) | Known::OnCycle(..) => match blocked.next(txn, view) {
+                        Next::Execute(group) => {
+                            view.1.borrow_mut().extend(group.iter().copied());
+                            open.extend(group.iter().copied());
+                            self.groups.push(group);
+                        }
+                        Next::Wait { missing, look_at } => {
+                            assert!(missing.iter().all(|missing| missing.at == 3));
+                            let missing = missing.iter().map(|missing| missing.txn.timestamp_us);
+                            self.missing.extend(missing);
+                            open.extend(look_at);
+                        }
+                        Next::Void(_) => unreachable!(),
+                    },
+                }
+            }
+        }
+    }
+
+    /// What is executed up to transaction 1, or what is missing.
+    fn executed(all: &[(u64, Vec<Edge>)]) -> Result<Vec<Vec<u64>>, BTreeSet<u64>> {
+        let view = Commits(all, RefCell::default());
+        let mut executed = Executed::default();
+        executed.execute_all(Version::at(1), &mut Blocked::default(), &view);
+        let Executed { groups, missing } = executed;
+        let us = |group: Vec<Version>| group.into_iter().map(|txn| txn.timestamp_us).collect();
+        if missing.is_empty() { Ok(groups.into_iter().map(us).collect()) } else { Err(missing) }
+    }
+
+    #[test]
+    fn what_has_no_undecided_ancestor_is_executed_alone() {
+        assert_eq!(executed(&[(1, vec![])]), Ok(vec![vec![1]]));
+        assert_eq!(executed(&[(1, vec![edge(91, Deferred)])]), Ok(vec![vec![1]]));
+        assert_eq!(executed(&[]), Ok(vec![]), "it does not commit");
+    }
+
+    #[test]
+    fn ancestors_come_first_and_all_that_are_open_are_missing() {
+        let chain = [(1, vec![edge(2, Deferred)]), (2, vec![edge(3, Deferred)]), (3, vec![])];
+        assert_eq!(executed(&chain), Ok(vec![vec![3], vec![2], vec![1]]));
+        assert_eq!(executed(&chain[..2]), Err([3].into()));
+        let two = [(1, vec![edge(5, Deferred), edge(2, Immediate)]), (2, vec![edge(6, Deferred)])];
+        assert_eq!(executed(&two), Err([5, 6].into()));
+    }
+
+    #[test]
+    fn a_cycle_is_a_group_in_the_order_of_immediate_edges_and_then_of_versions() {
+        let cycle = |kind| {
+            [(1, vec![edge(2, Deferred)]), (2, vec![edge(3, kind)]), (3, vec![edge(1, kind)])]
+        };
+        assert_eq!(executed(&cycle(Deferred)), Ok(vec![vec![1, 2, 3]]));
+        assert_eq!(executed(&cycle(Immediate)), Ok(vec![vec![1, 3, 2]]));
+    }
+
+    #[test]
+    fn the_order_does_not_depend_on_how_the_graph_arrived() {
+        let mut all = vec![
+            (1, vec![edge(2, Deferred), edge(4, Immediate)]),
+            (2, vec![edge(3, Deferred), edge(1, Deferred)]),
+            (3, vec![edge(2, Deferred), edge(4, Deferred)]),
+            (4, vec![edge(5, Deferred)]),
+            (5, vec![edge(4, Deferred)]),
+        ];
+        let wanted = executed(&all);
+        assert_eq!(wanted, Ok(vec![vec![4, 5], vec![1, 2, 3]]));
+        for _ in 0..all.len() {
+            all.rotate_left(1);
+            all.iter_mut().for_each(|(_, edges)| edges.reverse());
+            assert_eq!(executed(&all), wanted);
+        }
+    }
+
+    #[test]
+    fn false_edges_stop_nobody() {
+        let cycle = [(1, vec![edge(2, Immediate)]), (2, vec![edge(1, Immediate)])];
+        assert_eq!(executed(&cycle), Ok(vec![vec![1, 2]]));
+    }
+
+    /// Transactions commit in any order. Whatever waits for what meanwhile, the groups are those of the whole graph.
+    #[test]
+    fn groups_are_the_strongly_connected_components_however_commits_arrive() {
+        let mut largest = 0;
+        for seed in 0..300 {
+            let random = &mut Pcg64Mcg::seed_from_u64(seed);
+            let count = random.random_range(2..30);
+            let all: Vec<(u64, Vec<Edge>)> = (0..count)
+                .map(|txn| {
+                    let froms = (0..count).filter(|from| *from != txn);
+                    let drawn = froms.filter(|_| random.random_bool(1.5 / count as f64));
+                    (txn, drawn.map(|from| edge(from, Deferred)).collect())
+                })
+                .collect();
+            let whole = Commits(&all, RefCell::default());
+            let (mut blocked, mut executed) = (Blocked::default(), Executed::default());
+            let mut arrived: Vec<(u64, Vec<Edge>)> = Vec::new();
+            let mut decided = BTreeSet::new();
+            while arrived.len() < all.len() {
+                let has_arrived = |txn: &u64| arrived.iter().any(|(known, _)| known == txn);
+                let next = (0..count).filter(|txn| !has_arrived(txn)).choose(random).unwrap();
+                arrived.push(all[next as usize].clone());
+                let view = Commits(&arrived, RefCell::new(decided));
+                executed.execute_all(Version::at(next), &mut blocked, &view);
+                decided = view.1.into_inner();
+            }
+            assert_eq!(decided.len(), all.len(), "seed {seed}");
+            let place = |txn: Version| {
+                executed.groups.iter().position(|group| group.contains(&txn)).unwrap()
+            };
+            for txn in (0..count).map(Version::at) {
+                let groups = order::groups(txn, |txn| whole.known(txn)).unwrap();
+                let own = groups.iter().find(|group| group.contains(&txn)).unwrap();
+                assert_eq!(&executed.groups[place(txn)], own, "seed {seed}");
+                assert!(groups.iter().flatten().all(|before| place(*before) <= place(txn)));
+                largest = largest.max(own.len());
+            }
+        }
+        assert!(largest > 5, "{largest}");
+    }
+}
