@@ -260,3 +260,15 @@ fn read_only_procedures_are_ordered_if_no_cycle_and_no_deferred_piece_is_in_the_
     assert_eq!(ordered("mixed"), (false, vec![false]), "it meets an immediate and a deferred one");
     assert!(!ordered("step").0 && !ordered("mark").0, "they write");
 }
+
+/// `again` is like `both`, and each of them is on a cycle of its own.
+#[test]
+fn each_read_only_procedure_on_a_cycle_is_found() {
+    let (_, both) = READERS.split_once("[procedures.both]").unwrap();
+    let (both, _) = both.split_once("[procedures.mixed]").unwrap();
+    let again = both.replace("procedures.both", "procedures.again");
+    let mut set = compiled(&[READERS, "[procedures.again]", &again].concat());
+    assert_eq!(check_and_merge(&mut set).len(), 1);
+    let ordered = set.procedures.iter().filter(|procedure| procedure.ordered);
+    assert_eq!(ordered.map(|procedure| procedure.name.as_str()).collect::<Vec<_>>(), ["one"]);
+}

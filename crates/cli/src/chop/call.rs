@@ -9,6 +9,7 @@ use serried_procedures::{
 };
 
 use crate::data;
+use crate::shell::braces;
 
 /// Makes the calls in their order. Returns a line of JSON for each.
 pub(super) fn run(set: &ProcedureSet, calls: &[String]) -> anyhow::Result<Vec<Value>> {
@@ -36,8 +37,10 @@ fn parse<'s>(set: &'s ProcedureSet, call: &str) -> anyhow::Result<(&'s Procedure
         let known: Vec<&str> = set.procedures.iter().map(|known| known.name.as_str()).collect();
         bail!("there is no procedure `{name}`; there are `{}`", known.join("`, `"));
     };
-    let inputs = serde_json::from_str(inputs).context("the inputs are no JSON object")?;
-    Ok((procedure, data::inputs(procedure, &inputs)?))
+    match braces::value(inputs).context("the inputs are no JSON object")? {
+        Value::Object(inputs) => Ok((procedure, data::inputs(procedure, &inputs)?)),
+        other => bail!("the inputs are no JSON object: {other}"),
+    }
 }
 
 fn execute(

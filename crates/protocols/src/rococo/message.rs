@@ -179,9 +179,8 @@ pub enum OnConflict {
     Wait,
     /// It reads none of the pieces. The answer is [`Reply::ReadConflict`].
     Fail,
-    /// For each piece it waits for one transaction that conflicts when the request arrives, and for none that comes later. So
-    /// what it finds may be no result. It is good as a prediction.
-    WaitOnce,
+    /// It predicts what the piece would find if the deferred pieces that it has started were executed now.
+    Predict,
 }
 
 /// Pieces of a former request of a read-only call that are to be read again. The leader knows them, and the versions that

@@ -16,7 +16,8 @@
 //! If something conflicts for many pauses, the call forgets what it has read, and begins with a first round again. What has
 //! conflicted may be nothing that it would read now.
 //!
-//! Under contention a call is ordered among those that write, if the procedure allows it (`reading/ordered.rs`).
+//! If the procedure allows it, a call is ordered among those that write as soon as something conflicts, in any round, or a
+//! further round has found something else (`reading/ordered.rs`). Its leaders never wait in a round.
 
 mod ordered;
 
@@ -482,7 +483,7 @@ impl Reading {
         let on_conflict = match self.ordering {
             Ordering::No if is_again || self.can_be_ordered() => OnConflict::Fail,
             Ordering::No => OnConflict::Wait,
-            _ => OnConflict::WaitOnce,
+            _ => OnConflict::Predict,
         };
         self.asked = Some(now).filter(|_| on_conflict == OnConflict::Fail);
         let ask = |(at, places)| self.ask(at, places, on_conflict, number());

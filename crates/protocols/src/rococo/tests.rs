@@ -11,9 +11,12 @@ use serried_model::{NodeId, TxnId, Version};
 use serried_procedures::{Datum, Operation, Outcome, Output, ProcedureSet, Registration};
 
 mod attempts;
+mod checking;
+mod closing;
 mod finishing;
 mod hand;
 mod hunted;
+mod lagging;
 mod merging;
 mod ordering;
 mod reading;

@@ -24,8 +24,8 @@ const MOST_PER_CALL: u64 = 4;
 /// A list is a text of numbers with a blank after each, because a text can be bounded without a failure.
 ///
 /// All pieces of `append` can be deferred. The first piece of `chain` is immediate, and its output is needed by the second
-/// one, which can be deferred. `guard` has a check, so it reads what is immediate, and may be refused. Each piece of `follow` decides
-/// which list the next one reads.
+/// one, which can be deferred. `guard` has a check, so it reads what is immediate, and may be refused. Each piece of `follow`
+/// decides which list the next one reads.
 const PROCEDURES: &str = r#"
 [tables.lists]
 key = { list = "int" }

@@ -144,6 +144,18 @@ impl Accesses {
         found
     }
 
+    /// All transactions that are not decided whose uses may conflict with one of a row.
+    pub(crate) fn all_conflicts(&self, row: &KnownRow, used: RowUse) -> BTreeSet<Version> {
+        let bytes = row.key.as_bytes();
+        let same = self.rows.get(&row.key).into_iter().flatten();
+        let shorter = self.partial.range(..bytes.len());
+        let shorter = shorter.filter_map(|(length, _)| self.rows.get(&bytes[..*length])).flatten();
+        let shorter = shorter.filter(|other| !other.is_whole);
+        let below = (!row.is_whole).then(|| self.below(&row.key)).into_iter().flatten();
+        let all = same.chain(shorter).chain(below);
+        all.filter(|other| other.used.conflicts(&used)).map(|other| other.txn).collect()
+    }
+
     fn conflicting(&self, row: &KnownRow, used: RowUse, each: &mut impl FnMut(&Use)) {
         if let Some(uses) = self.rows.get(&row.key) {
             let mut left = used;

@@ -6,9 +6,12 @@
 //!
 //! Other pieces follow from the outputs of some pieces. An immediate piece returns its outputs when it is started, so these are
 //! started first. What a deferred one will find is not known before the commit. Here it is predicted to find what it has found
-//! last. If it was never read, it is read outside the transaction. In the end, the call is gone through by what the transaction
+//! last. If it was never read, its leader is asked for a prediction. In the end, the call is gone through by what the transaction
 //! has found. If it has other pieces than those that were started, a prediction was wrong, and another transaction follows.
-//! So a call begins again only if a deferred piece has changed that decides which rows are read.
+//!
+//! A leader that is asked for a prediction does not wait. It tries the deferred pieces that it has started, and the piece after
+//! them. So it knows what calls that come before this one will write. If a leader does not answer in time, the transaction
+//! starts the piece itself and ends, and the next one knows what it has found.
 //!
 //! The partitions of a transaction are chosen at its beginning: those of all pieces that are known then. If it needs another
 //! one, it ends with what it has started, and another transaction follows, too.

@@ -652,7 +652,7 @@ impl Leader {
         };
         let not_ended = common.table.open().range(..Version::at(old_us)).copied();
         let not_ended: Vec<Version> =
-            not_ended.filter(|txn| !drains || !self.live.contains_key(txn)).take(64).collect();
+            not_ended.filter(|txn| !self.live.contains_key(txn)).take(64).collect();
         for txn in not_ended {
             if let Some(state) = common.table.txn(txn, cx.store()) {
                 let call = state.call.clone();

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use serried_model::{Key, NodeId, Version};
-use serried_procedures::{Datum, KnownRow, RowStore, RowUse, StoredRow, row_key};
+use serried_model::{NodeId, Version};
+use serried_procedures::{KnownRow, RowUse};
 
 use super::super::Mutation;
 use super::super::merged::{HeldPieces, Hold, HoldEnd, HoldEntry, HoldReply, has_some, is_same};
@@ -15,7 +15,7 @@ use super::super::registered::Registered;
 use super::Cx;
 use super::leader::{Common, Leader};
 use super::live::Live;
-use super::rows::Rows;
+use super::rows::{Rows, Tried};
 
 /// How many requests wait for rows that are held. Others are dropped, and their senders repeat them.
 const WAITING_AT_MOST: usize = 4096;
@@ -343,7 +343,7 @@ impl Leader {
         cx.charge(held.pieces.len());
         let entry = self.proposals.next();
         let rows = Rows::new(&mut common.table, &mut self.unapplied, cx.store(), entry);
-        let mut rows = Tried { rows, written: BTreeMap::new() };
+        let mut rows = Tried::new(rows);
         let outcome = |Occurrence { piece, number, arguments }: &Occurrence| {
             let declared = set.piece(call.procedure, *piece).expect("it was checked");
             let outcome = Some(declared.execute(set.tables(), arguments, &mut rows));
@@ -386,32 +386,12 @@ fn uses(set: &Registered, call: &CallOf, pieces: &[Occurrence]) -> Vec<(KnownRow
 }
 
 /// Whether two uses may be of one row, and conflict.
-fn conflicts((one, used): &(KnownRow, RowUse), (other, uses): &(KnownRow, RowUse)) -> bool {
+pub(super) fn conflicts(
+    (one, used): &(KnownRow, RowUse),
+    (other, uses): &(KnownRow, RowUse),
+) -> bool {
     let begins = |row: &KnownRow, with: &KnownRow| {
         !with.is_whole && row.key.as_bytes().starts_with(with.key.as_bytes())
     };
     (one.key == other.key || begins(one, other) || begins(other, one)) && used.conflicts(uses)
-}
-
-/// Rows with what pieces would write that are tried.
-struct Tried<'a> {
-    rows: Rows<'a>,
-    written: BTreeMap<Key, Option<StoredRow>>,
-}
-
-impl RowStore for Tried<'_> {
-    fn read(&mut self, table: u16, key: &[Datum]) -> Option<StoredRow> {
-        match self.written.get(&row_key(table, key)) {
-            Some(row) => row.clone(),
-            None => self.rows.read(table, key),
-        }
-    }
-
-    fn write(&mut self, table: u16, key: &[Datum], row: StoredRow) {
-        self.written.insert(row_key(table, key), Some(row));
-    }
-
-    fn delete(&mut self, table: u16, key: &[Datum]) {
-        self.written.insert(row_key(table, key), None);
-    }
 }

@@ -2,14 +2,14 @@
 //!
 //! If a request waits, each piece is executed when no transaction conflicts with it any more, whatever the other pieces
 //! wait for. If all had to be free of conflicts at one moment, a request of many pieces might wait for ever. A request that
-//! does not wait is executed at once, or not at all. If what it finds is to be a prediction, its pieces wait for one
-//! transaction each, so that they do not wait for ever where calls write all the time.
+//! does not wait is executed at once, or not at all. If it is only to be predicted what a piece will find, the leader tries
+//! the deferred pieces that conflict with it, in the order of their transactions, and then the piece.
 //!
 //! A leader remembers the pieces of its last answers and the versions that they have read, so that a call which reads them
 //! again need not send them. Only the client that has got an answer knows its name. So what is remembered under the name is
 //! what that client knows, even if a request was repeated, and its two answers differ.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serried_model::{NodeId, Version};
@@ -23,7 +23,8 @@ use super::super::message::{
 use super::super::registered::Registered;
 use super::Cx;
 use super::leader::{Common, Leader};
-use super::rows::Rows;
+use super::merged::conflicts;
+use super::rows::{Rows, Tried};
 
 /// How many pieces wait for transactions. A request that would exceed this is dropped, and the client sends it again.
 const PARKED_AT_MOST: usize = 16_384;
@@ -53,8 +54,6 @@ struct OpenRead {
     found: Vec<Option<Option<Box<Found>>>>,
     /// How many pieces wait.
     waiting: usize,
-    /// Whether a piece waits for one transaction only.
-    waits_once: bool,
 }
 
 /// The pieces of a request.
@@ -202,13 +201,15 @@ impl Leader {
         }
         cx.charge(asked.pieces.len());
         let found = vec![None; asked.pieces.len()];
-        let waits_once = on_conflict == OnConflict::WaitOnce;
-        let mut open = OpenRead { found, of: asked, waiting: 0, waits_once };
+        let mut open = OpenRead { found, of: asked, waiting: 0 };
         let mut conflicting = Vec::new();
         for at in 0..open.found.len() {
             // If it would fail, nothing conflicts.
             let conflict = if fails { None } else { self.conflict(&open.of.pieces[at]) };
             match conflict {
+                Some(_) if on_conflict == OnConflict::Predict => {
+                    self.predict(&mut open, at, common, cx);
+                }
                 Some(txn) => conflicting.push((txn, at)),
                 None => self.read_piece(&mut open, at, common, cx),
             }
@@ -259,6 +260,35 @@ impl Leader {
         found[at] = Some((!is_same).then(|| Box::new(Found { outcome, versions })));
     }
 
+    /// Predicts what a piece will find with which transactions conflict.
+    fn predict(&mut self, open: &mut OpenRead, at: usize, common: &mut Common, cx: &mut Cx<'_>) {
+        let OpenRead { of: Asked { set, procedure, pieces }, found, .. } = open;
+        let PieceRead { occurrence, rows: used_rows, known } = &mut pieces[at];
+        let conflict = |(row, used): &(KnownRow, RowUse)| self.accesses.all_conflicts(row, *used);
+        let before: BTreeSet<Version> = used_rows.iter().flat_map(conflict).collect();
+        let entry = self.proposals.next();
+        let rows = Rows::new(&mut common.table, &mut self.unapplied, cx.store(), entry);
+        let mut tried = Tried::new(rows);
+        let mut count = 0;
+        for live in before.iter().filter_map(|txn| self.live.get(txn)) {
+            let writes = |piece: &&Occurrence| {
+                let mut rows = set.all_rows(live.call.procedure, piece);
+                rows.any(|row| used_rows.iter().any(|used| conflicts(&row, used)))
+            };
+            for deferred in live.deferred.iter().filter(writes) {
+                let Some(piece) = set.piece(live.call.procedure, deferred.piece) else { continue };
+                // A deferred piece can't fail.
+                drop(piece.execute(set.tables(), &deferred.arguments, &mut tried));
+                count += 1;
+            }
+        }
+        let piece = set.piece(*procedure, occurrence.piece).expect("it was checked");
+        let outcome = piece.execute(set.tables(), &occurrence.arguments, &mut tried);
+        cx.charge(count);
+        *known = None;
+        found[at] = Some(Some(Box::new(Found { outcome, versions: Versions::default() })));
+    }
+
     fn answer_read(&mut self, (to, number): Name, open: OpenRead) {
         let found = open.found.into_iter().map(|found| found.expect("no piece waits")).collect();
         let name = self.reads.remembered.put(to, open.of);
@@ -270,8 +300,7 @@ impl Leader {
         let parked = self.reads.parked.remove(&txn).unwrap_or_default();
         for (name, at) in parked {
             let mut open = self.reads.open.remove(&name).expect("a piece of it waits");
-            let conflict = self.conflict(&open.of.pieces[at]);
-            if let Some(txn) = conflict.filter(|_| !open.waits_once) {
+            if let Some(txn) = self.conflict(&open.of.pieces[at]) {
                 self.reads.parked.entry(txn).or_default().push((name, at));
             } else {
                 self.read_piece(&mut open, at, common, cx);

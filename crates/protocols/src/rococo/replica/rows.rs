@@ -1,5 +1,7 @@
 //! The rows of a leader: those of the table, with what the leader has written and proposed.
 
+use std::collections::BTreeMap;
+
 use serried_actor::Store;
 use serried_model::Key;
 use serried_parts::Map;
@@ -119,5 +121,34 @@ impl RowStore for Rows<'_> {
             self.last = Some((key.clone(), version));
             self.put(key, None);
         }
+    }
+}
+
+/// Rows with what pieces would write that are tried.
+pub(super) struct Tried<'a> {
+    rows: Rows<'a>,
+    written: BTreeMap<Key, Option<StoredRow>>,
+}
+
+impl<'a> Tried<'a> {
+    pub(super) fn new(rows: Rows<'a>) -> Tried<'a> {
+        Tried { rows, written: BTreeMap::new() }
+    }
+}
+
+impl RowStore for Tried<'_> {
+    fn read(&mut self, table: u16, key: &[Datum]) -> Option<StoredRow> {
+        match self.written.get(&row_key(table, key)) {
+            Some(row) => row.clone(),
+            None => self.rows.read(table, key),
+        }
+    }
+
+    fn write(&mut self, table: u16, key: &[Datum], row: StoredRow) {
+        self.written.insert(row_key(table, key), Some(row));
+    }
+
+    fn delete(&mut self, table: u16, key: &[Datum]) {
+        self.written.insert(row_key(table, key), None);
     }
 }

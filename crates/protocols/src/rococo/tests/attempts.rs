@@ -4,7 +4,9 @@ use super::super::message::{Message, Request};
 use super::*;
 use hand::{Hand, OF_HAND, r, start_to, with_order};
 use ordering::{start, starts};
-use reading::{Envelope, call_meanwhile, is_read, requests, results};
+use reading::{
+    Envelope, answer_all, begin_to_add, call_meanwhile, is_read, read, requests, results,
+};
 
 /// `chase` reads a head, the row that it names, and the row that this one names. `aim` moves a head, and writes the row that
 /// it has named. The pieces of heads are immediate, and all others are deferred.
@@ -41,7 +43,7 @@ reads = ["row.n"]
 outputs.n = "row.n"
 "#;
 
-fn registered(partitions: u16, members: usize, settings: Settings) -> Hand {
+pub(super) fn registered(partitions: u16, members: usize, settings: Settings) -> Hand {
     let mut hand = Hand::new(partitions, members, settings);
     hand.register(with_order(&[OF_HAND, CHASE].concat()));
     hand.run(1000);
@@ -51,7 +53,7 @@ fn registered(partitions: u16, members: usize, settings: Settings) -> Hand {
 /// Calls `chase`, and something conflicts. The head names the row `from`, but before the transaction starts, it is moved to
 /// the row `to`, which the call has not read. Both rows name the row `end`, which is 9. Returns the number
 /// of the call, and the start of the head.
-fn chase(hand: &mut Hand, [head, from, to, end]: [i64; 4]) -> (u64, Envelope) {
+pub(super) fn chase(hand: &mut Hand, [head, from, to, end]: [i64; 4]) -> (u64, Envelope) {
     hand.call(1, "aim", &[head, from, 0]);
     for inputs in [[from, end], [to, end], [end, 9]] {
         hand.call(1, "put", &inputs);
@@ -61,7 +63,7 @@ fn chase(hand: &mut Hand, [head, from, to, end]: [i64; 4]) -> (u64, Envelope) {
     let mut second = vec![hand.until(is_of_further_round)];
     second.extend(requests(hand));
     hand.begin(1, "add", &[from]);
-    let commit = hand.until(|message| matches!(message, Message::Request(Request::Commit(_))));
+    let commit = hand.until(is_commit);
     second.into_iter().for_each(|request| hand.net.deliver(request));
     let started = hand.until(start_to);
     assert_eq!(start(&started).pieces.len(), 1, "the head alone");
@@ -75,6 +77,10 @@ fn is_of_further_round(message: &Message) -> bool {
     matches!(message, Message::Request(Request::Read(read)) if !read.again.is_empty())
 }
 
+fn is_commit(message: &Message) -> bool {
+    matches!(message, Message::Request(Request::Commit(_)))
+}
+
 /// Whether pieces are started with this. Servers that finish a call start none.
 fn starts_pieces(message: &Message) -> bool {
     matches!(message, Message::Request(Request::Start(start)) if !start.pieces.is_empty())
@@ -86,41 +92,24 @@ fn lose_patience(hand: &mut Hand) {
     hand.net.fire_due_clients();
 }
 
-/// Has the head started, and begins to `aim` behind it, which can't end before the transaction does. Returns its number.
-fn aim_behind(hand: &mut Hand, start_of_head: Envelope, inputs: &[i64]) -> u64 {
-    hand.net.deliver(start_of_head);
-    let writer = hand.begin(1, "aim", inputs);
-    hand.net.settle_where(|(_, to, _)| *to != testing::client_id(0));
-    writer
-}
-
-/// What a piece will find can't be read while the transaction is under way, because a writer of the row comes after it. If
-/// the next transaction did not know it either, it could always be so.
+/// The leader does not answer what has to be predicted. If the next transaction did not know it either, it could always be so.
 #[test]
 fn what_could_not_be_predicted_is_started_so_that_the_next_transaction_knows_it() {
     let mut hand = registered(1, 1, Settings::default());
-    let [head, from, to, end] = [0, 1, 2, 3];
-    let (call, started) = chase(&mut hand, [head, from, to, end]);
+    let (call, started) = chase(&mut hand, [0, 1, 2, 3]);
     let first = start(&started).txn;
-    let writer = aim_behind(&mut hand, started, &[head, to, end]);
-    hand.net.settle();
-    hand.take();
-    assert_eq!(hand.net.gauge(r(0), "waiting_reads"), 1, "the prediction waits for the writer");
-    assert_eq!(hand.outcome(writer), None, "the writer waits for the transaction");
+    hand.net.deliver(started);
+    drop(hand.until(is_read));
     lose_patience(&mut hand);
     let rest = starts(&mut hand);
     assert_eq!(rest.len(), 1);
     assert_eq!((start(&rest[0]).txn, start(&rest[0]).pieces.len()), (first, 1));
     rest.into_iter().for_each(|start| hand.net.deliver(start));
     let next = hand.until(starts_pieces);
-    hand.take();
-    assert!(hand.outcome(writer).is_some(), "the transaction has not ended");
     assert_ne!(start(&next).txn, first);
-    let later = aim_behind(&mut hand, next, &[head, to, 0]);
-    hand.net.settle();
-    hand.take();
-    assert!(hand.outcome(call).is_some(), "the second transaction had to wait, too");
-    assert!(hand.outcome(later).is_some());
+    hand.net.deliver(next);
+    hand.net.settle_where(|(.., message)| !is_read(message));
+    assert_eq!(requests(&mut hand), [], "the last transaction has found it");
     assert_eq!(results(&mut hand, call), [9]);
 }
 
@@ -191,4 +180,92 @@ fn a_leader_that_has_not_answered_is_not_asked_again_for_a_prediction() {
     hand.net.deliver(again);
     hand.run(5000);
     assert_eq!(results(&mut hand, call), [9]);
+}
+
+/// The row that the head names is written by a call that comes before, and has not committed. What it will write is known.
+#[test]
+fn a_prediction_knows_what_calls_under_way_will_write() {
+    let mut hand = registered(1, 1, Settings::default());
+    let [head, from, to, end] = [0, 1, 2, 3];
+    let (call, started) = chase(&mut hand, [head, from, to, 0]);
+    let first = start(&started).txn;
+    hand.begin(1, "put", &[to, end]);
+    let commit = hand.until(is_commit);
+    hand.net.deliver(started);
+    let rest = hand.until(starts_pieces);
+    assert_eq!((start(&rest).txn, start(&rest).pieces.len()), (first, 2));
+    assert_eq!(start(&rest).pieces[1].arguments[..], [Datum::Int(end)]);
+    hand.net.deliver(rest);
+    hand.net.deliver(commit);
+    hand.net.settle_where(|(.., message)| !starts_pieces(message));
+    assert_eq!(starts(&mut hand), [], "another transaction follows");
+    assert_eq!(results(&mut hand, call), [0]);
+}
+
+/// The clock of the client lags behind, so that servers refuse the transaction.
+#[test]
+fn a_call_whose_transaction_begins_too_early_keeps_what_it_has_read() {
+    let mut hand = registered(1, 1, Settings::default());
+    hand.net.ahead_us.insert(testing::client_id(0), -20_000_000);
+    let (call, early) = chase(&mut hand, [0, 1, 2, 3]);
+    let first = start(&early).txn;
+    hand.net.deliver(early);
+    hand.net.settle_where(|(sender, ..)| *sender != testing::client_id(0));
+    assert_eq!(requests(&mut hand), [], "it is read again");
+    let again = starts(&mut hand);
+    assert_eq!(again.len(), 1);
+    assert!(start(&again[0]).txn.timestamp_us > first.timestamp_us + 1_000_000);
+    again.into_iter().for_each(|start| hand.net.deliver(start));
+    assert_eq!(results(&mut hand, call), [9]);
+}
+
+/// `gather` reads rows behind a head, as often as they are named, and a row and the one that this names.
+const GATHER: &str = r#"
+[procedures.gather]
+inputs = { a = "int", numbers = { list = "int", max = 3 }, b = "int" }
+returns = { n = "size(each.n)", last = "last.n" }
+[procedures.gather.pieces.head]
+rows = { row = { table = "head", key = ["a"] } }
+reads = ["row.n"]
+outputs.n = "row.n"
+[procedures.gather.pieces.each]
+for_each = { at = "numbers" }
+rows = { row = { table = "t", key = ["head.n + at"] } }
+reads = ["row.n"]
+outputs.n = "row.n"
+[procedures.gather.pieces.other]
+rows = { row = { table = "t", key = ["b"] } }
+reads = ["row.n"]
+outputs.n = "row.n"
+[procedures.gather.pieces.last]
+rows = { row = { table = "t", key = ["other.n"] } }
+reads = ["row.n"]
+outputs.n = "row.n"
+"#;
+
+/// When a transaction is prepared, `last` is known before the equal pieces are, which need the head. When it is checked, they
+/// come in their order. If they were two pieces, other ones would be checked than were started, again and again.
+#[test]
+fn equal_pieces_of_an_ordered_call_are_one() {
+    let mut hand = Hand::new(1, 1, Settings::default());
+    hand.register(with_order(&[OF_HAND, CHASE, GATHER].concat()));
+    hand.run(1000);
+    for inputs in [[3, 4], [4, 9]] {
+        hand.call(1, "put", &inputs);
+    }
+    hand.call(0, "get", &[3, 4]);
+    let inputs = vec![Datum::Int(0), Datum::list([7, 7].map(Datum::Int)), Datum::Int(3)];
+    let call = hand.operate(0, Operation::Call { procedure: "gather".into(), inputs });
+    for pieces in [2, 3] {
+        let first = requests(&mut hand);
+        assert_eq!(read(&first[0]).pieces.len(), pieces);
+        answer_all(&mut hand, first);
+    }
+    let second = requests(&mut hand);
+    let commit = begin_to_add(&mut hand, [7, 7]);
+    answer_all(&mut hand, second);
+    hand.net.deliver(commit);
+    hand.run(10);
+    assert!(hand.outcome(call).is_some(), "it is ordered again and again");
+    assert_eq!(results(&mut hand, call), [2, 9]);
 }

@@ -35,7 +35,7 @@ outputs.text = "row.text"
 "#;
 
 /// Two partitions. The first input is a row of the first one, which is 5.
-fn two_partitions(settings: Settings) -> (Hand, [i64; 2]) {
+pub(super) fn two_partitions(settings: Settings) -> (Hand, [i64; 2]) {
     let mut hand = Hand::new(2, 1, settings);
     hand.register(with_order(OF_HAND));
     hand.run(1000);
@@ -72,7 +72,7 @@ fn answer_to_start(hand: &mut Hand) -> Envelope {
 }
 
 /// Begins a call that conflicts in its second round. Returns its number, its starts, and the commit of what conflicts.
-fn ordered(hand: &mut Hand, inputs: [i64; 2]) -> (u64, Vec<Envelope>, Envelope) {
+pub(super) fn ordered(hand: &mut Hand, inputs: [i64; 2]) -> (u64, Vec<Envelope>, Envelope) {
     let (call, second) = second_round(hand, &inputs);
     let commit = begin_to_add(hand, inputs);
     answer_all(hand, second);
@@ -133,7 +133,7 @@ writes.row.n = "n"
 
 /// Calls `last` when there are three rows, 1, 2 and 4. Before its transaction starts, the first row becomes 2, and `moves_on`
 /// moves the head. Returns the starts of the transaction.
-fn last(hand: &mut Hand, moves_on: impl Fn(&mut Hand)) -> (u64, Vec<Envelope>) {
+pub(super) fn last(hand: &mut Hand, moves_on: impl Fn(&mut Hand)) -> (u64, Vec<Envelope>) {
     hand.run(1000);
     for row in 0..4 {
         hand.call(1, "put", &[row, 1 << row]);
