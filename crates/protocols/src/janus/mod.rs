@@ -38,9 +38,11 @@
 //!
 //! - *Of two conflicting transactions that commit, one comes after the other.* Both were reported by majorities, so by a
 //!   common replica. There the later one had an edge to the former one, or to one that stands for it: one that has a path
-//!   to it in the edges that were agreed on, and conflicts with the later one, too (`frameworks/chopped/accesses.rs`). What
-//!   a replica only reports orders nothing elsewhere, so a transaction stands for no other before it commits. A path is as
-//!   good as an edge, since the order depends on nothing but which transactions are reached from which.
+//!   to it in the edges on which this partition has agreed, and conflicts with the later one, too
+//!   (`frameworks/chopped/accesses.rs`). What a replica only reports orders nothing elsewhere, so a transaction stands for no
+//!   other before it commits. A path is as good as an edge, since the order depends on nothing but which transactions are
+//!   reached from which. Edges of other partitions don't count: a replica that lacks a transaction on such a path might
+//!   hear that it was executed, and would not execute it before those that come later.
 //! - *A transaction that is executed still gets edges* from those that come later, until all replicas of its partition have
 //!   executed it: others might execute the later one first. If many are kept, a later one *gathers* them, and then stands
 //!   for them. So a replica that lags behind does not make the edges of others grow.

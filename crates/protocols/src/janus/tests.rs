@@ -1,6 +1,7 @@
 //! Single rules, with messages that are delivered by hand.
 
 mod broken;
+mod cycles;
 mod damaged;
 mod finishing;
 mod replicated;

@@ -243,8 +243,15 @@ impl Replica {
             return;
         }
         if let Some(vertex) = self.graph.vertex(txn) {
-            self.accesses.agree(txn, &vertex.edges.iter().map(|edge| edge.from).collect());
+            self.accesses.agree(txn, &self.before(vertex));
         }
+    }
+
+    /// The transactions that come before one by an edge of this partition. All replicas of the partition execute them. One
+    /// that does not know them wants them, so that what comes after them waits. Another partition's edges say neither.
+    pub(super) fn before(&self, vertex: &Vertex) -> BTreeSet<Version> {
+        let own = vertex.edges.iter().filter(|edge| edge.at == self.partition());
+        own.map(|edge| edge.from).collect()
     }
 
     pub(super) fn on_accept(&mut self, from: NodeId, accept: Accept, cx: &mut Cx<'_>) {
@@ -348,8 +355,6 @@ impl Replica {
                         ancestors.cycles.push(cycle);
                     }
                 }
-            } else if txn.timestamp_us < self.table.windows().gone_us {
-                ancestors.executed.push(txn);
             }
         }
         ancestors

@@ -172,10 +172,8 @@ impl Replica {
         if self.live.contains_key(&txn) || self.wanted.contains_key(&txn) {
             return false;
         }
-        let is_old = txn.timestamp_us < self.table.windows().gone_us;
-        let is_gone = is_old && self.graph.vertex(txn).is_none();
         let is_known = self.table.has_begun(txn) && !self.voids.contains(&txn);
-        self.graph.is_decided(txn) || is_known || is_gone
+        self.graph.is_decided(txn) || is_known
     }
 
     /// Whether a transaction is to be asked for, because it was not asked for lately. Returns how often it was, and counts.

@@ -214,9 +214,8 @@ impl Replica {
             match (state.executed.filter(|_| !is_void), &state.work) {
                 _ if is_void => {}
                 (Some(number), Some(work)) if txn >= floor && !is_alone => {
-                    let edges = state.vertex.iter().flat_map(|vertex| vertex.edges.iter());
-                    let before: BTreeSet<Version> = edges.map(|edge| edge.from).collect();
-                    executed.push((number, txn, work.clone(), before));
+                    let vertex = state.vertex.as_deref().cloned();
+                    executed.push((number, txn, work.clone(), vertex));
                 }
                 (Some(_), _) => {}
                 (None, None) => {
@@ -242,8 +241,9 @@ impl Replica {
         // What comes before a new transaction depends on the order in which others were executed and taken on.
         executed.sort_unstable_by_key(|(number, ..)| *number);
         began.sort_unstable_by_key(|(began, ..)| *began);
-        for (_, txn, work, before) in executed {
+        for (_, txn, work, vertex) in executed {
             self.use_rows(txn, &work, &mut |_| {});
+            let before = vertex.map(|vertex| self.before(&vertex)).unwrap_or_default();
             self.accesses.agree(txn, &before);
             self.accesses.settle(txn);
         }

@@ -65,7 +65,11 @@ fn is_report_of_replica(message: &Message) -> bool {
 }
 
 /// Lets time pass while some messages are lost.
-fn pass_without(net: &mut Net, time: Duration, is_lost: impl Fn(&Envelope<Message>) -> bool) {
+pub(super) fn pass_without(
+    net: &mut Net,
+    time: Duration,
+    is_lost: impl Fn(&Envelope<Message>) -> bool,
+) {
     let arrive = |net: &mut Net| {
         net.take(&is_lost);
         while net.step_where(|envelope| !is_lost(envelope)) {
@@ -115,7 +119,7 @@ fn a_replaced_disk_agrees_when_others_have_told_what_they_knew() {
 }
 
 /// Whether this would tell the third replica of a call.
-fn is_news_for_third((from, to, message): &Envelope<Message>) -> bool {
+pub(super) fn is_news_for_third((from, to, message): &Envelope<Message>) -> bool {
     let is_compare = matches!(message, Message::Request(Request::Compare(_)));
     *to == node(0, 2) && (from.is_coordinator() || is_compare)
 }

@@ -166,56 +166,6 @@ fn a_question_where_a_call_has_no_pieces_blocks_nothing() {
     }
 }
 
-/// Of four calls on a cycle, the last one has no pieces at partition 0. It is void there, because somebody has asked
-/// everywhere for its outcome. A replica that was away fetches another one of the four, or goes on with it.
-#[test]
-fn a_call_stays_on_its_cycle_where_it_has_no_pieces_and_is_void() {
-    let second = |partition: u16| {
-        (at(partition) + 1..).find(|id| place(*id) == partition).expect("there is one")
-    };
-    let ([a, b], [c, d]) = ([at(0), second(0)], [at(1), second(1)]);
-    for is_fetched in [true, false] {
-        let mut net = world();
-        let mut begin = |txn: u64, inputs: [i64; 3]| {
-            net.outputs.clear();
-            call(&mut net, 1, txn, "both", &inputs);
-            began(&net)
-        };
-        let calls =
-            [begin(2, [b, d, 2]), begin(3, [a, c, 3]), begin(4, [a, b, 4]), begin(5, [c, d, 5])];
-        for (partition, order) in [(0, [0, 2, 1]), (1, [1, 3, 0])] {
-            for next in order {
-                let announces = |(_, to, message): &Envelope<Message>| match message {
-                    Message::Request(Request::PreAccept(PreAccept { txn, .. })) => {
-                        to.partition() == partition && *txn == calls[next]
-                    }
-                    _ => false,
-                };
-                for envelope in net.take(announces) {
-                    net.deliver(envelope);
-                }
-            }
-        }
-        net.crash(node(0, 2));
-        net.settle();
-        assert_eq!(results(&net).len(), 4, "the others have executed them");
-        net.operate(2, 6, Operation::Inquire { call: calls[3] });
-        net.settle();
-        net.restart(node(0, 2), replica(node(0, 2), Mutated::NONE));
-        let txn = calls[0];
-        let ballot = Ballot { number: 1, by: node(0, 2) };
-        let request = match is_fetched {
-            true => Request::Fetch { txn },
-            false => Request::PreAccept(PreAccept { txn, work: None, insist: true, ballot }),
-        };
-        net.deliver((node(0, 2), node(0, 0), Message::Request(request)));
-        net.pass(Duration::from_secs(5));
-        for (id, text) in [(a, "3 4 "), (b, "2 4 "), (c, "3 5 "), (d, "2 5 ")] {
-            assert_eq!(texts(&mut net, id), vec![Some(text.to_owned()); 3], "{is_fetched}");
-        }
-    }
-}
-
 /// A replica alone has taken a call on, and others after it. It is lost before anybody else knows the call.
 #[test]
 fn a_call_that_only_a_lost_replica_knows_is_void() {

@@ -548,11 +548,12 @@ impl Leader {
         common: &mut Common,
         cx: &mut Cx<'_>,
     ) -> Ancestors {
-        let mut open: VecDeque<Version> = txns.collect();
+        // Each with whether it has pieces here.
+        let mut open: VecDeque<(Version, bool)> = txns.map(|txn| (txn, true)).collect();
         let mut known = BTreeSet::new();
         let mut ancestors = Ancestors::default();
         let mut edges = 0;
-        while let Some(txn) = open.pop_front() {
+        while let Some((txn, is_here)) = open.pop_front() {
             if !known.insert(txn) {
                 continue;
             }
@@ -561,7 +562,8 @@ impl Leader {
             }
             if let Some(vertex) = self.graph.vertex(txn) {
                 edges += vertex.edges.len();
-                open.extend(vertex.edges.iter().map(|edge| edge.from));
+                let own = common.partition();
+                open.extend(vertex.edges.iter().map(|edge| (edge.from, edge.at == own)));
                 ancestors.commit.push(vertex.clone());
             } else if common.table.has_started(txn) {
                 match common.table.executed(txn, cx.store()) {
@@ -573,7 +575,8 @@ impl Leader {
                         ancestors.cycles.push(cycle);
                     }
                 }
-            } else if txn.timestamp_us < common.table.window().forget_us {
+            } else if is_here && txn.timestamp_us < common.table.window().forget_us {
+                // If it was on a cycle, that is forgotten, too. Elsewhere it may be on one that is not.
                 ancestors.executed.push(txn);
             }
         }
