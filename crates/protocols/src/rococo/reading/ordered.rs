@@ -186,9 +186,8 @@ impl Reading {
         true
     }
 
-    /// A server does not answer what has to be predicted. Perhaps what it waits for waits for this transaction. So this one
-    /// ends. It starts the pieces that were to be predicted, so that the next one knows what they have found. Returns whether
-    /// this is so.
+    /// A server does not answer what has to be predicted, and others wait for this transaction. So it ends. It starts the
+    /// pieces that were to be predicted, so that the next one knows what they have found. Returns whether this is so.
     pub(in super::super) fn gives_up_predicting(&mut self) -> bool {
         let predicts = self.ordering == Ordering::Prepares && !self.open.is_empty();
         let gives_up = predicts && self.pieces.iter().any(|piece| piece.started.is_some());
