@@ -167,8 +167,11 @@ fn the_lists_have_deferred_and_immediate_pieces() {
         });
         procedures.collect()
     };
-    assert_eq!(kinds(false), ["chain.first", "guard.look"]);
-    assert_eq!(kinds(true), ["chain.first", "guard.look", "link.first", "link.second"]);
+    assert_eq!(kinds(false), ["chain.first", "guard.look", "follow.begin"]);
+    assert_eq!(
+        kinds(true),
+        ["chain.first", "guard.look", "follow.begin", "link.first", "link.second"]
+    );
     assert!(!bank(false).merges() && bank(true).merges());
     let counters = counters();
     assert!(counters.set().procedures.iter().all(|procedure| !procedure.pieces[0].immediate));
