@@ -437,6 +437,7 @@ fn checks_of_procedures_are_as_in_the_file() {
         r#"fill {"item": 7, "count": true, "note": ""}"#,
         r#"fill {"item": 7, "count": 1, "note": "0011223344"}"#,
         r#"look {"item": 7"#,
+        r#"look {"item": 7, "item": 8}"#,
         "empty",
     ] {
         transcript.run(&["chop", "shop.toml", "--call", wrong]);
