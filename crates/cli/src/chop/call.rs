@@ -37,7 +37,7 @@ fn parse<'s>(set: &'s ProcedureSet, call: &str) -> anyhow::Result<(&'s Procedure
         let known: Vec<&str> = set.procedures.iter().map(|known| known.name.as_str()).collect();
         bail!("there is no procedure `{name}`; there are `{}`", known.join("`, `"));
     };
-    match braces::value(inputs).context("the inputs are no JSON object")? {
+    match braces::value(inputs).context("the inputs")? {
         Value::Object(inputs) => Ok((procedure, data::inputs(procedure, &inputs)?)),
         other => bail!("the inputs are no JSON object: {other}"),
     }

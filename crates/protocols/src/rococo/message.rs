@@ -179,7 +179,8 @@ pub enum OnConflict {
     Wait,
     /// It reads none of the pieces. The answer is [`Reply::ReadConflict`].
     Fail,
-    /// It predicts what the piece would find if the deferred pieces that it has started were executed now.
+    /// It tries the deferred pieces that were started and conflict, and then the piece. What that finds is a prediction, and may
+    /// be no result.
     Predict,
 }
 

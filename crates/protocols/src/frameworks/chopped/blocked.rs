@@ -15,7 +15,7 @@ pub(crate) trait View {
     /// Whether a transaction is to be executed at this server.
     fn is_here(&self, txn: Version) -> bool;
 
-    /// Whether an ancestor, of which an edge says that this partition knows it, will never be executed.
+    /// Whether an ancestor will never be executed, although an edge says that it has pieces at partition `at`.
     fn is_void(&self, _ancestor: Version, _at: u16) -> bool {
         false
     }

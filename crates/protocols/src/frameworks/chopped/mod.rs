@@ -5,12 +5,6 @@
 //!   says in which order the members of a cycle are executed.
 //! - `Horizon` says when transactions are forgotten.
 
-/// About how many ancestors are sent with a transaction.
-pub(crate) const ANCESTORS_AT_MOST: usize = 32;
-
-/// About how many edges of ancestors are sent with a transaction.
-pub(crate) const EDGES_AT_MOST: usize = 128;
-
 mod accesses;
 mod blocked;
 mod graph;
@@ -22,4 +16,5 @@ pub(crate) use accesses::Accesses;
 pub(crate) use blocked::{Blocked, Missing, Next, View};
 pub(crate) use graph::Graph;
 pub(crate) use horizon::Horizon;
+pub(crate) use vertex::{ANCESTORS_AT_MOST, EDGES_AT_MOST};
 pub use vertex::{Ancestors, Commit, Edge, Kind, Vertex, Window};

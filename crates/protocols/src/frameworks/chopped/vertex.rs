@@ -5,6 +5,12 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serried_model::Version;
 
+/// About how many ancestors are sent with a transaction.
+pub(crate) const ANCESTORS_AT_MOST: usize = 32;
+
+/// About how many edges of ancestors are sent with a transaction.
+pub(crate) const EDGES_AT_MOST: usize = 128;
+
 /// What a transaction's edges are labelled with.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum Kind {

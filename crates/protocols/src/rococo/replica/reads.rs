@@ -260,7 +260,7 @@ impl Leader {
         found[at] = Some((!is_same).then(|| Box::new(Found { outcome, versions })));
     }
 
-    /// Predicts what a piece will find with which transactions conflict.
+    /// Predicts what a piece will find when the transactions are executed that conflict with it.
     fn predict(&mut self, open: &mut OpenRead, at: usize, common: &mut Common, cx: &mut Cx<'_>) {
         let OpenRead { of: Asked { set, procedure, pieces }, found, .. } = open;
         let PieceRead { occurrence, rows: used_rows, known } = &mut pieces[at];
@@ -277,7 +277,7 @@ impl Leader {
             };
             for deferred in live.deferred.iter().filter(writes) {
                 let Some(piece) = set.piece(live.call.procedure, deferred.piece) else { continue };
-                // A deferred piece can't fail.
+                // Only a set that the compiler has not made has deferred pieces that fail. Then the prediction is less good.
                 drop(piece.execute(set.tables(), &deferred.arguments, &mut tried));
                 count += 1;
             }
