@@ -29,6 +29,10 @@ use super::rows::{Rows, Tried};
 /// How many pieces wait for transactions. A request that would exceed this is dropped, and the client sends it again.
 const PARKED_AT_MOST: usize = 16_384;
 
+/// How many deferred pieces a leader looks at to predict what the pieces of a request will find. If more conflict, it tries
+/// the oldest ones, and the prediction may be wrong. Then the client orders its call once more.
+const TRIED_AT_MOST: usize = 4096;
+
 /// How many bytes the answers take up that are remembered, as an estimate. The oldest are forgotten.
 const REMEMBERED_AT_MOST: usize = 2 << 20;
 
@@ -203,12 +207,13 @@ impl Leader {
         let found = vec![None; asked.pieces.len()];
         let mut open = OpenRead { found, of: asked, waiting: 0 };
         let mut conflicting = Vec::new();
+        let mut to_try = TRIED_AT_MOST;
         for at in 0..open.found.len() {
             // If it would fail, nothing conflicts.
             let conflict = if fails { None } else { self.conflict(&open.of.pieces[at]) };
             match conflict {
                 Some(_) if on_conflict == OnConflict::Predict => {
-                    self.predict(&mut open, at, common, cx);
+                    self.predict(&mut open, at, &mut to_try, common, cx);
                 }
                 Some(txn) => conflicting.push((txn, at)),
                 None => self.read_piece(&mut open, at, common, cx),
@@ -260,8 +265,16 @@ impl Leader {
         found[at] = Some((!is_same).then(|| Box::new(Found { outcome, versions })));
     }
 
-    /// Predicts what a piece will find when the transactions are executed that conflict with it.
-    fn predict(&mut self, open: &mut OpenRead, at: usize, common: &mut Common, cx: &mut Cx<'_>) {
+    /// Predicts what a piece will find when the transactions are executed that conflict with it. Looks at no more than
+    /// `to_try` deferred pieces, and reduces this by those that it has looked at.
+    fn predict(
+        &mut self,
+        open: &mut OpenRead,
+        at: usize,
+        to_try: &mut usize,
+        common: &mut Common,
+        cx: &mut Cx<'_>,
+    ) {
         let OpenRead { of: Asked { set, procedure, pieces }, found, .. } = open;
         let PieceRead { occurrence, rows: used_rows, known } = &mut pieces[at];
         let conflict = |(row, used): &(KnownRow, RowUse)| self.accesses.all_conflicts(row, *used);
@@ -269,22 +282,25 @@ impl Leader {
         let entry = self.proposals.next();
         let rows = Rows::new(&mut common.table, &mut self.unapplied, cx.store(), entry);
         let mut tried = Tried::new(rows);
-        let mut count = 0;
-        for live in before.iter().filter_map(|txn| self.live.get(txn)) {
-            let writes = |piece: &&Occurrence| {
-                let mut rows = set.all_rows(live.call.procedure, piece);
-                rows.any(|row| used_rows.iter().any(|used| conflicts(&row, used)))
-            };
-            for deferred in live.deferred.iter().filter(writes) {
-                let Some(piece) = set.piece(live.call.procedure, deferred.piece) else { continue };
-                // Only a set that the compiler has not made has deferred pieces that fail. Then the prediction is less good.
-                drop(piece.execute(set.tables(), &deferred.arguments, &mut tried));
-                count += 1;
+        let live = before.iter().filter_map(|txn| self.live.get(txn));
+        let deferred = live.flat_map(|live| {
+            live.deferred.iter().map(|deferred| (live.call.procedure, deferred))
+        });
+        let mut looked_at = 0;
+        for (procedure, deferred) in deferred.take(*to_try) {
+            looked_at += 1;
+            let mut rows = set.all_rows(procedure, deferred);
+            if !rows.any(|row| used_rows.iter().any(|used| conflicts(&row, used))) {
+                continue;
             }
+            let Some(piece) = set.piece(procedure, deferred.piece) else { continue };
+            // Only a set that the compiler has not made has deferred pieces that fail. Then the prediction is less good.
+            drop(piece.execute(set.tables(), &deferred.arguments, &mut tried));
         }
+        *to_try -= looked_at;
         let piece = set.piece(*procedure, occurrence.piece).expect("it was checked");
         let outcome = piece.execute(set.tables(), &occurrence.arguments, &mut tried);
-        cx.charge(count);
+        cx.charge(looked_at);
         *known = None;
         found[at] = Some(Some(Box::new(Found { outcome, versions: Versions::default() })));
     }
