@@ -21,7 +21,7 @@ pub(crate) struct CallsMeasured {
     pub(crate) seconds: f64,
     /// Calls that failed.
     pub(crate) failed: u64,
-    /// Calls that took effect, over the attempts that servers made.
+    /// Calls that took effect, over the attempts that their clients made.
     pub(crate) commit_rate: f64,
     /// Calls by procedure, and all of them.
     pub(crate) kinds: Vec<KindMeasured>,

@@ -81,7 +81,7 @@ const SCALED: Figure = Figure {
     systems: COMPARED,
     claims: &[],
     remarks: &[],
-    common_remarks: &[CPU, CUSTOMERS, RESTARTS],
+    common_remarks: &[CPU, CUSTOMERS, ATTEMPTS],
 };
 
 /// What the text states of a system in a panel, at a place.
@@ -116,8 +116,7 @@ const CPU: &str = "The paper's servers have one core of 2.6 GHz (§5.2), and tho
 const CUSTOMERS: &str = "A district has 30 customers instead of 3,000 (§5.4), each with an order of some ten lines, of which the last nine \
      are not delivered. There are 100,000 items, as in TPC-C. Rows of a district, and of an item, are at the server that \
      a hash of their key says, so that servers have 10 districts on average";
-const RESTARTS: &str = "How often calls start over comes from a gauge of the protocol, `restarted_calls`. A protocol without it has a \
-     commit rate of 100 %. A call that a check refuses counts as no attempt; TPC-C has none";
+const ATTEMPTS: &str = "An attempt is counted when its call ends. Calls that start over until the run ends are not counted";
 const MINIMAL: &str = "§5.5, Minimal Contention";
 const LOW: &str = "§5.5, Low Contention";
 const MODERATE: &str = "§5.5, Moderate Contention";

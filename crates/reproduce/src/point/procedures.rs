@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
-use serried_actor::{Actor, Protocol, Timestamp};
+use serried_actor::{Protocol, Timestamp};
 use serried_model::Geography;
 use serried_procedures::Procedures;
 use serried_protocols::Visitor;
@@ -29,8 +29,6 @@ const SLICE: Duration = Duration::from_millis(20);
 /// How long to wait after that until every client's first call has ended: a call waits while a set of procedures is
 /// registered.
 const SETTLED: Duration = Duration::from_millis(500);
-/// The gauge by which a protocol tells how often calls have started over after an abort.
-const RESTARTED: &str = "restarted_calls";
 
 /// One run. Together with the build, this determines its result.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -160,12 +158,9 @@ impl Visitor<Procedures> for Run<'_> {
         }
         // What was entered so far does not count.
         measurement.move_window(Window { from: FAR, until: FAR, stop: FAR });
-        let restarted = restarted(&cluster);
         let stretch =
             observe(&mut cluster, &measurement, self.geography, times.into(), point.most_calls);
         let report = measurement.report();
-        let all = measurement.committed_so_far() as f64;
-        let again = (self::restarted(&cluster) - restarted) as f64;
         let cores = f64::from(point.servers) * point.replicas as f64;
         CallsMeasured {
             clients: point.clients,
@@ -173,7 +168,7 @@ impl Visitor<Procedures> for Run<'_> {
             replica_cpu: stretch.busy_s / stretch.seconds / cores,
             seconds: stretch.seconds,
             failed: report.failed,
-            commit_rate: all / (all + again).max(1.0),
+            commit_rate: report.commit_rate,
             kinds: kinds(&measurement, &report),
             pieces: self.workload.means(),
             event_hash: format!("{:016x}", cluster.event_hash()),
@@ -200,24 +195,4 @@ impl Run<'_> {
             ..Configuration::default()
         }
     }
-}
-
-/// How often calls have started over, by the gauges of all replicas and clients.
-fn restarted<P: Protocol>(cluster: &Cluster<P>) -> u64 {
-    let configuration = cluster.configuration();
-    let mut sum = 0;
-    let mut add = |name: &'static str, count: u64| {
-        if name == RESTARTED {
-            sum += count;
-        }
-    };
-    for partition in 0..configuration.partitions {
-        for member in 0..configuration.replicas {
-            cluster.replica_of(partition, member).gauges(&mut add);
-        }
-    }
-    for client in 0..configuration.clients {
-        cluster.coordinator(client).gauges(&mut add);
-    }
-    sum
 }

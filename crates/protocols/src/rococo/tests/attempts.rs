@@ -202,6 +202,27 @@ fn a_prediction_knows_what_calls_under_way_will_write() {
     assert_eq!(results(&mut hand, call), [0]);
 }
 
+/// Five thousand calls are under way that write the row. The leader does not try them all.
+#[test]
+fn a_prediction_tries_the_oldest_of_very_many_pieces() {
+    let mut hand = registered(1, 1, Settings::default());
+    let [head, from, to] = [0, 1, 2];
+    let (call, started) = chase(&mut hand, [head, from, to, 0]);
+    for n in 1..=5000 {
+        hand.begin(1, "put", &[to, n]);
+    }
+    hand.net.settle_where(|(.., message)| !is_commit(message));
+    let take_commit = || hand.net.take_first(|(.., message)| is_commit(message));
+    let commits: Vec<Envelope> = core::iter::from_fn(take_commit).collect();
+    hand.net.deliver(started);
+    let rest = hand.until(starts_pieces);
+    assert_eq!(start(&rest).pieces[1].arguments[..], [Datum::Int(4096)]);
+    hand.net.deliver(rest);
+    commits.into_iter().for_each(|commit| hand.net.deliver(commit));
+    hand.run(10);
+    assert_eq!(results(&mut hand, call), [0], "the next transaction comes after all of them");
+}
+
 /// The clock of the client lags behind, so that servers refuse the transaction.
 #[test]
 fn a_call_whose_transaction_begins_too_early_keeps_what_it_has_read() {
