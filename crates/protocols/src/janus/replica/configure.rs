@@ -105,9 +105,7 @@ impl Replica {
         {
             let promises = || self.peers.voters().filter(|vote| vote.promised == *ballot);
             if 1 + promises().count() >= majority {
-                let accepted = promises().chain([&own]).filter_map(|vote| vote.accepted.as_ref());
-                let latest = accepted.max_by_key(|(ballot, _)| *ballot);
-                let value = latest.map_or(proposed, |(_, value)| value).clone();
+                let value = choice(proposed, promises().chain([&own])).clone();
                 let accepted = Some((*ballot, value));
                 self.record(Entry::Vote(Vote { accepted, ..own }), cx);
                 is_news = true;
@@ -188,5 +186,41 @@ impl Replica {
         }
         let number = chosen.number + 1;
         (counted != now_counted).then_some(Configuration { number, counted })
+    }
+}
+
+/// What a proposer proposes after these votes of a majority, which has promised to vote in no earlier ballot: what was
+/// accepted in the latest ballot, as it may be chosen. If nothing was accepted, it is what the proposer wants.
+fn choice<'v>(
+    wanted: &'v Configuration,
+    votes: impl Iterator<Item = &'v Vote>,
+) -> &'v Configuration {
+    let accepted = votes.filter_map(|vote| vote.accepted.as_ref());
+    accepted.max_by_key(|(ballot, _)| *ballot).map_or(wanted, |(_, accepted)| accepted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn without(member: usize) -> Configuration {
+        let counted = (0..3).map(|at| (at != member).then_some(0)).collect();
+        Configuration { number: 1, counted }
+    }
+
+    fn accepted(number: u64, configuration: Configuration) -> Vote {
+        let ballot = Ballot { number, by: NodeId(1) };
+        Vote { accepted: Some((ballot, configuration)), ..Vote::default() }
+    }
+
+    #[test]
+    fn what_was_accepted_in_the_latest_ballot_is_proposed() {
+        let wanted = without(0);
+        let (none, early) = (Vote::default(), accepted(3, without(1)));
+        let late = accepted(4, without(2));
+        for votes in [[&none, &early, &late], [&late, &none, &early]] {
+            assert_eq!(*choice(&wanted, votes.into_iter()), without(2));
+        }
+        assert_eq!(*choice(&wanted, [&none, &none].into_iter()), wanted);
     }
 }

@@ -4,7 +4,9 @@ use serried_model::Version;
 
 use super::*;
 use crate::janus::Mutation;
-use crate::janus::message::{Ballot, NotAccepted, Part, PreAccept};
+use crate::janus::message::{
+    Ballot, Configuration, Entry, NotAccepted, Part, PreAccept, Record, Report, Vote, Window,
+};
 
 const SETTINGS: fn() -> Settings = || Settings {
     truncation_lag_ms: 300,
@@ -322,4 +324,54 @@ fn a_call_that_was_executed_and_forgotten_is_not_voided() {
         };
         assert_eq!(why, NotAccepted::Forgotten);
     }
+}
+
+/// The last vote of a replica for a configuration.
+fn last_vote(net: &Net, of: NodeId) -> Vote {
+    let vote = |(by, record): &(NodeId, Record)| match record {
+        Record::Entry { entry: Entry::Vote(vote), .. } if *by == of => Some(vote.clone()),
+        _ => None,
+    };
+    net.appended.iter().rev().find_map(vote).expect("it has voted")
+}
+
+/// The report of a replica with this vote.
+fn report(vote: Vote) -> Message {
+    Message::Request(Request::Report(Report {
+        below_us: 0,
+        window: Window::default(),
+        copy: 0,
+        is_whole: true,
+        is_voter: true,
+        vote,
+        incarnations: vec![0; 3],
+    }))
+}
+
+/// The first replica has accepted that the third one is left out, and so has perhaps the second one, which is silent by
+/// now. The third one does not hear of it before it proposes to leave the second one out.
+#[test]
+fn a_proposer_takes_over_the_configuration_that_another_replica_has_accepted() {
+    let mut net = world();
+    let own = node(0, 2);
+    let hear_first =
+        |net: &mut Net, promised: Ballot, accepted: Option<(Ballot, Configuration)>| {
+            let vote = Vote { promised, accepted, ..Vote::default() };
+            net.deliver((node(0, 0), own, report(vote)));
+        };
+    // The test plays them.
+    net.held = testing::set(&[0, 1]);
+    net.pass(Duration::from_secs(3));
+    hear_first(&mut net, Ballot::default(), None);
+    net.pass(Duration::from_millis(400));
+    let ballot = Ballot { number: 1, by: own };
+    let proposal = last_vote(&net, own);
+    assert_eq!((proposal.promised, proposal.accepted), (ballot, None));
+    let chosen = Configuration { number: 1, counted: vec![Some(0), Some(0), None] };
+    let of_second = Ballot { number: 1, by: node(0, 1) };
+    hear_first(&mut net, ballot, Some((of_second, chosen.clone())));
+    assert_eq!(last_vote(&net, own).accepted, Some((ballot, chosen.clone())));
+    hear_first(&mut net, ballot, Some((ballot, chosen)));
+    assert_eq!(net.gauge(own, "absent_replicas"), 0, "the second one is counted");
+    assert_eq!(net.gauge(own, "catching_up"), 1, "the third one is not");
 }
