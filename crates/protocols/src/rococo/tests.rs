@@ -10,6 +10,7 @@ use serried_actor::{Group, Settings};
 use serried_model::{NodeId, TxnId, Version};
 use serried_procedures::{Datum, Operation, Outcome, Output, ProcedureSet, Registration};
 
+mod ancestors;
 mod attempts;
 mod checking;
 mod closing;
