@@ -5,7 +5,7 @@ use serried_model::Version;
 use super::broken::{is_news_for_third, pass_without};
 use super::replicated::{began, node, replica, texts, world_with};
 use super::*;
-use crate::janus::message::{Ballot, PreAccept};
+use crate::janus::message::{Ancestors, Ballot, Commit, Edge, Kind, PreAccept, Vertex};
 
 /// Texts at a partition.
 fn ids_at<const N: usize>(partition: u16) -> [i64; N] {
@@ -219,4 +219,29 @@ fn a_call_stays_on_its_cycle_where_it_has_no_pieces_and_its_time_is_forgotten() 
     for (id, text) in [(a, "4 5 "), (b, "3 5 "), (c, "2 4 "), (d, "2 3 ")] {
         assert_eq!(texts(&mut net, id), vec![Some(text.to_owned()); 3], "text {id}");
     }
+}
+
+/// A call comes after another one at partition 1, which began long ago. Partition 0 knows nothing of that one: perhaps it
+/// is on a cycle.
+#[test]
+fn what_began_long_ago_is_not_reported_as_executed_where_it_has_no_pieces() {
+    let mut net = world_with(Mutated::NONE);
+    net.pass(Duration::from_secs(6));
+    let long_ago = Version::at(net.clock_us() - 4_000_000);
+    call(&mut net, 1, 2, "both", &[at(0), at(1), 7]);
+    let txn = began(&net);
+    net.settle_where(|(_, to, _)| *to != client_id(1));
+    net.leave(client_id(1));
+    let edges = [Edge { from: long_ago, kind: Kind::Deferred, at: 1 }].into();
+    let vertex = Vertex { txn, participants: [0, 1].into(), edges, floor_us: 0 };
+    let commit = Arc::new(Commit { vertex, ancestors: Ancestors::default() });
+    net.deliver((client_id(1), node(0, 0), Message::Request(Request::Commit(commit))));
+    let answers = net.answers(node(1, 0), node(0, 0), Message::Request(Request::Ask { txn }));
+    let told = answers.iter().find_map(|(.., message)| match message {
+        Message::Reply(Reply::Status { ancestors, .. }) => Some(ancestors),
+        _ => None,
+    });
+    let told = told.expect("the call commits");
+    assert_eq!(told.commit.iter().map(|vertex| vertex.txn).collect::<Vec<_>>(), [txn]);
+    assert_eq!(told.executed, []);
 }
