@@ -3,6 +3,7 @@
 mod broken;
 mod cycles;
 mod damaged;
+mod fetching;
 mod finishing;
 mod replicated;
 

@@ -294,6 +294,31 @@ mod tests {
         assert_eq!(executed(&cycle(Immediate)), Ok(vec![vec![1, 3, 2]]));
     }
 
+    /// Each of three comes after the next one in a circle, and one of them comes after another one, which commits last.
+    #[test]
+    fn a_cycle_waits_for_what_comes_before_any_of_its_members() {
+        for member in 0..3 {
+            let mut all = vec![
+                (1, vec![edge(2, Deferred)]),
+                (2, vec![edge(3, Deferred)]),
+                (3, vec![edge(1, Deferred)]),
+            ];
+            // This edge is looked at last.
+            all[member].1.insert(0, edge(4, Deferred));
+            let (mut blocked, mut executed) = (Blocked::default(), Executed::default());
+            let view = Commits(&all, RefCell::default());
+            executed.execute_all(Version::at(1), &mut blocked, &view);
+            assert!(executed.groups.is_empty(), "{:?}", executed.groups);
+            assert_eq!(executed.missing, BTreeSet::from([4]));
+            all.push((4, Vec::new()));
+            let view = Commits(&all, RefCell::default());
+            executed.execute_all(Version::at(4), &mut blocked, &view);
+            let groups = [vec![4], vec![1, 2, 3]].into_iter();
+            let groups = groups.map(|group| group.into_iter().map(Version::at).collect());
+            assert_eq!(executed.groups, groups.collect::<Vec<Vec<Version>>>());
+        }
+    }
+
     #[test]
     fn the_order_does_not_depend_on_how_the_graph_arrived() {
         let mut all = vec![

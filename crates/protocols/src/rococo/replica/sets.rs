@@ -262,3 +262,26 @@ fn fits(set: &ProcedureSet, common: &Common) -> Result<(), String> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use serried_model::Version;
+
+    use super::*;
+
+    #[test]
+    fn the_oldest_early_requests_are_dropped_if_there_are_too_many() {
+        let mut sets = Sets::default();
+        let early = |number: usize| {
+            let txn = Version::at(number as u64);
+            (NodeId(7), Request::Ask { txn })
+        };
+        for number in 0..EARLY_AT_MOST + 3 {
+            let (from, request) = early(number);
+            sets.keep(from, request);
+        }
+        assert_eq!(sets.early.len(), EARLY_AT_MOST);
+        assert_eq!(sets.early.front(), Some(&early(3)));
+        assert_eq!(sets.early.back(), Some(&early(EARLY_AT_MOST + 2)));
+    }
+}

@@ -4,7 +4,7 @@ use super::super::message::{Edge, Kind, Message, Reply, Request};
 use super::*;
 use hand::{r, short};
 use ordering::two_partitions;
-use reading::begin_to_add;
+use reading::{Envelope, begin_to_add};
 
 /// A call at the first partition comes after two others, which began long ago and are forgotten. One of them had pieces
 /// there, and the other one had pieces at the second partition.
@@ -35,4 +35,33 @@ fn what_began_long_ago_is_reported_as_executed_only_where_it_has_pieces() {
     let told = told.expect("the call commits");
     assert_eq!(told.commit.iter().map(|vertex| vertex.txn).collect::<Vec<_>>(), [txn]);
     assert_eq!(told.executed, [edge(0).from]);
+}
+
+fn is_question((.., message): &Envelope) -> bool {
+    matches!(message, Message::Request(Request::Ask { .. }))
+}
+
+fn is_answer((.., message): &Envelope) -> bool {
+    matches!(message, Message::Reply(Reply::Status { .. }))
+}
+
+/// A call at both partitions comes after one at the second partition, which commits later. The first partition asks the
+/// second one what comes before that.
+#[test]
+fn a_question_is_repeated_if_it_is_lost_or_its_answer() {
+    for is_lost in [is_question as fn(&Envelope) -> bool, is_answer] {
+        let settings = Settings { recovery_after_ms: 10_000, ..Settings::default() };
+        let (mut hand, inputs) = two_partitions(settings);
+        hand.call(2, "get", &inputs);
+        let commit = begin_to_add(&mut hand, [inputs[1], inputs[0]]);
+        let call = hand.begin(2, "two", &inputs);
+        hand.net.settle_where(|envelope| !is_lost(envelope));
+        hand.net.deliver(commit);
+        hand.net.settle_where(|envelope| !is_lost(envelope));
+        assert_eq!(hand.net.take(is_lost).len(), 1);
+        hand.take();
+        assert_eq!(hand.outcome(call), None, "the first partition knows what comes before it");
+        hand.run(1000);
+        assert!(hand.outcome(call).is_some(), "it waits for ever");
+    }
 }
