@@ -493,3 +493,20 @@ fn the_most_laborious_files_are_checked_and_merged() {
         serried_chop::check(&mut set).unwrap();
     }
 }
+
+/// A server executes the pieces of a call one after the other, and meanwhile its core does nothing else.
+#[test]
+fn the_steps_of_a_call_are_bounded() {
+    at_most(
+        10,
+        |count| {
+            format!(
+                "[tables.t]\nkey = {{ i = \"int\" }}\ncolumns = {{ c = \"int\" }}\n[procedures.p]\n\
+                 inputs = {{ m = \"int\", l = {{ list = \"int\", max = {count} }} }}\n[procedures.p.pieces.q]\n\
+                 for_each = {{ e = \"l\" }}\nrows = {{ t = [\"e\"] }}\nlet = {{ k = \"range(0, m, 430)\" }}\n\
+                 writes.t.c = \"k.all(x, k.all(y, x + y >= 0)) ? 1 : 2\"\n"
+            )
+        },
+        "steps together, and the limit is 10000000; lower the `max` of the lists that `for_each` iterates",
+    );
+}

@@ -75,6 +75,7 @@ pub(super) fn compile(
     piece.refuse_unused_rows()?;
     limit(&name.span, piece.cost)?;
     let fails = fails.or(piece.fails.take());
+    let steps = piece.cost.steps;
     let PieceCompiler { mut body, scope, .. } = piece;
     let argument_types = scope.argument_types();
     let (arguments, slots, mut settle) = scope.settle(&name.span)?;
@@ -98,7 +99,7 @@ pub(super) fn compile(
         needed: false,
         immediate: false,
     };
-    Ok(CompiledPiece { piece, fails, occurrences })
+    Ok(CompiledPiece { piece, fails, occurrences, steps })
 }
 
 /// The outputs of a piece, as later pieces see them.

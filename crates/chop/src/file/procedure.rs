@@ -19,6 +19,10 @@ const MAX_RESULTS: usize = 256;
 /// How many occurrences of pieces a call may have.
 const MAX_OCCURRENCES: u64 = 10_000;
 
+/// How many steps all pieces of a call may take. A server executes a piece at a time, but many may be due at once, and then
+/// nothing else happens on its core: 1,000,000 steps take about 6 ms.
+const MAX_STEPS: u64 = 10_000_000;
+
 /// How many bytes of data a call may take up, beside its inputs.
 const MAX_DATA: u64 = 16 << 20;
 
@@ -28,6 +32,8 @@ pub(super) struct CompiledPiece {
     /// Where and how it can fail first.
     pub(super) fails: Option<(usize, String)>,
     pub(super) occurrences: u32,
+    /// How many steps each occurrence takes at most.
+    pub(super) steps: u64,
 }
 
 pub(super) fn compile(
@@ -67,6 +73,16 @@ pub(super) fn compile(
         let message = format!(
             "a call may have {occurrences} occurrences of pieces, and the limit is {MAX_OCCURRENCES}; lower the `max` of the \
              lists that `for_each` iterates"
+        );
+        return Err(Misplaced::new(&name.span, message));
+    }
+    let steps_of =
+        |piece: &CompiledPiece| piece.steps.saturating_mul(u64::from(piece.occurrences));
+    let steps = pieces.iter().map(steps_of).fold(0, u64::saturating_add);
+    if steps > MAX_STEPS {
+        let message = format!(
+            "the pieces of a call take up to {steps} steps together, and the limit is {MAX_STEPS}; lower the `max` of the \
+             lists that `for_each` iterates, or of those that its pieces use"
         );
         return Err(Misplaced::new(&name.span, message));
     }
