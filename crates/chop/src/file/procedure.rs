@@ -76,8 +76,7 @@ pub(super) fn compile(
         );
         return Err(Misplaced::new(&name.span, message));
     }
-    let steps_of =
-        |piece: &CompiledPiece| piece.steps.saturating_mul(u64::from(piece.occurrences));
+    let steps_of = |piece: &CompiledPiece| piece.steps.saturating_mul(u64::from(piece.occurrences));
     let steps = pieces.iter().map(steps_of).fold(0, u64::saturating_add);
     if steps > MAX_STEPS {
         let message = format!(

@@ -42,6 +42,9 @@ pub struct Coordinator {
     clock: VersionClock,
     /// The time from which calls have to begin, in microseconds.
     from_us: u64,
+    /// By how much this client's clock is behind that time at least, in microseconds. If nothing made up for it, servers might
+    /// have forgotten all calls as old as a new one, and could not say whether it was executed.
+    behind_us: u64,
     /// By partition, the replica that has answered last: it leads.
     leaders: BTreeMap<u16, NodeId>,
     /// The set of procedures that is in use, as far as is known.
@@ -104,6 +107,7 @@ impl Coordinator {
             remind_after: Duration::from_millis(settings.recovery_after_ms / 4),
             clock: VersionClock::default(),
             from_us: 0,
+            behind_us: 0,
             leaders: BTreeMap::new(),
             set: None,
             requests: BTreeMap::new(),
@@ -203,9 +207,16 @@ impl Coordinator {
     /// The version of a new transaction.
     fn next_version(&mut self, cx: &mut Cx<'_>) -> Version {
         let clock = self.clock.next(cx.id(), cx.clock());
-        let timestamp_us = clock.timestamp_us.max(self.from_us);
+        let timestamp_us = (clock.timestamp_us + self.behind_us).max(self.from_us);
         self.from_us = self.from_us.max(timestamp_us + 1);
         Version { timestamp_us, ..clock }
+    }
+
+    /// Calls have to begin from this time, in microseconds.
+    fn begin_from(&mut self, from_us: u64, cx: &Cx<'_>) {
+        self.from_us = self.from_us.max(from_us);
+        let behind_us = from_us.saturating_sub(cx.clock().midpoint_us());
+        self.behind_us = self.behind_us.max(behind_us);
     }
 
     fn run(&mut self, txn: TxnId, mut run: Run, again: Option<Operation>, cx: &mut Cx<'_>) {
@@ -276,7 +287,7 @@ impl Coordinator {
             Phase::Reads { mut reading, ordered: Some(_), again }
                 if let NotStarted::Late { from_us } = why =>
             {
-                self.from_us = self.from_us.max(from_us);
+                self.begin_from(from_us, cx);
                 reading.begin_transaction();
                 let phase = Phase::Reads { reading, ordered: None, again };
                 self.requests.insert(txn, Running { repeated: 0, phase });
@@ -288,11 +299,14 @@ impl Coordinator {
         };
         match (why, again) {
             (NotStarted::Late { from_us }, Some(again)) => {
-                self.from_us = self.from_us.max(from_us);
+                self.begin_from(from_us, cx);
                 self.begin(txn, again, cx);
             }
+            (NotStarted::Forgotten, _) if !reads => {
+                self.set = None; // With it, the client learns from which time calls have to begin.
+                self.end(txn, Outcome::Forgotten, cx);
+            }
             (_, None) => self.end(txn, Outcome::Forgotten, cx),
-            (NotStarted::Forgotten, _) if !reads => self.end(txn, Outcome::Forgotten, cx),
             // What has become of a read-only call does not matter.
             (NotStarted::OtherSet { .. } | NotStarted::Forgotten, Some(again)) => {
                 self.set = None;
@@ -602,7 +616,10 @@ impl Coordinator {
                 self.on_read_answer(number, |reading| reading.on_conflict(number, name), cx);
             }
             Reply::ReadForgotten { number } => self.on_read_forgotten(number, cx),
-            Reply::Set { version, set } => self.on_set(at, version, set, cx),
+            Reply::Set { version, set, from_us } => {
+                self.begin_from(from_us, cx);
+                self.on_set(at, version, set, cx);
+            }
             Reply::Known { txn, known } => self.on_known(at, txn, known, cx),
             Reply::Registered { number, end } => self.on_registered(TxnId(number), end, cx),
             // Only servers ask for these.

@@ -261,6 +261,8 @@ pub enum Reply {
         version: u64,
         /// The set.
         set: Arc<ProcedureSet>,
+        /// The time from which calls have to begin, in microseconds.
+        from_us: u64,
     },
     /// What comes of a registration.
     Registered {

@@ -116,10 +116,10 @@ fn reply(reply: &Reply, group: &Group) -> bool {
             version(*txn) && *from_us < LAST_US
         }
         Reply::Known { txn, .. } => version(*txn),
+        Reply::Set { from_us, .. } => *from_us < LAST_US,
         Reply::Read { found: Ok(_), .. }
         | Reply::ReadConflict { .. }
         | Reply::ReadForgotten { .. }
-        | Reply::Set { .. }
         | Reply::Registered { .. }
         | Reply::Drained { .. }
         | Reply::Installed { .. } => true,

@@ -184,7 +184,8 @@ impl Leader {
                 let set = common.table.set();
                 let (version, set) =
                     set.map_or((0, Arc::default()), |set| (set.version(), set.set().clone()));
-                self.proposals.confirm(from, Reply::Set { version, set });
+                let from_us = common.table.window().from_us;
+                self.proposals.confirm(from, Reply::Set { version, set, from_us });
             }
             Request::Register { number, set, replaces } => {
                 self.on_register((from, number), set, replaces, common);

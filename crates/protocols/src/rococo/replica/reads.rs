@@ -283,9 +283,8 @@ impl Leader {
         let rows = Rows::new(&mut common.table, &mut self.unapplied, cx.store(), entry);
         let mut tried = Tried::new(rows);
         let live = before.iter().filter_map(|txn| self.live.get(txn));
-        let deferred = live.flat_map(|live| {
-            live.deferred.iter().map(|deferred| (live.call.procedure, deferred))
-        });
+        let deferred = live
+            .flat_map(|live| live.deferred.iter().map(|deferred| (live.call.procedure, deferred)));
         let mut looked_at = 0;
         for (procedure, deferred) in deferred.take(*to_try) {
             looked_at += 1;

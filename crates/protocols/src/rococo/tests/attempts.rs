@@ -227,6 +227,8 @@ fn a_prediction_tries_the_oldest_of_very_many_pieces() {
 #[test]
 fn a_call_whose_transaction_begins_too_early_keeps_what_it_has_read() {
     let mut hand = registered(1, 1, Settings::default());
+    hand.call(0, "get", &[0, 0]);
+    hand.run(5000);
     hand.net.ahead_us.insert(testing::client_id(0), -20_000_000);
     let (call, early) = chase(&mut hand, [0, 1, 2, 3]);
     let first = start(&early).txn;

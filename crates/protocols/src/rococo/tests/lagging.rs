@@ -131,3 +131,25 @@ fn calls_that_a_leader_coordinates_make_room_for_what_they_wait_for() {
     hand.run(2000);
     assert_eq!(hand.net.gauge(r(0), "live_transactions"), 0);
 }
+
+/// Calls as old as those of the client are forgotten. It has begun none when it learns from which time calls have to begin.
+/// When its clock is set back, it learns that again.
+#[test]
+fn calls_of_a_client_whose_clock_lags_far_behind_take_effect() {
+    let mut hand = Hand::new(2, 1, short());
+    hand.register(with_order(OF_HAND));
+    hand.run(60_000);
+    let client = testing::client_id(1);
+    hand.net.ahead_us.insert(client, -60_000_000);
+    for n in 1..=3 {
+        hand.call(1, "add", &[7]);
+        assert_eq!(hand.call(0, "get", &[7, 7])[0], n);
+        hand.run(20_000);
+    }
+    hand.net.ahead_us.insert(client, -3_600_000_000);
+    let call = hand.begin(1, "add", &[7]);
+    hand.run(100);
+    assert_eq!(hand.outcome(call), Some(Outcome::Forgotten));
+    hand.call(1, "add", &[7]);
+    assert_eq!(hand.call(0, "get", &[7, 7])[0], 4);
+}
