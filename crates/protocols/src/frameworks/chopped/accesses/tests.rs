@@ -307,7 +307,7 @@ impl Partition {
             let is_on_cycle = || all.get(&edge.from).is_some_and(|before| before.contains(&txn));
             edge.at == OWN || is_on_cycle()
         };
-        let own_before = |(at, _): &(Version, &Txn)| (*at, self.ancestors(vec![*at], &counts));
+        let own_before = |(at, _): &(Version, &Txn)| (*at, self.ancestors(vec![*at], counts));
         let own: BTreeMap<Version, BTreeSet<Version>> = agreed.iter().map(own_before).collect();
         for (at, txn) in &agreed {
             for (other_at, other) in agreed.iter().filter(|(other_at, _)| other_at != at) {
