@@ -17,6 +17,8 @@ use serried_node::KeyspaceConfiguration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
+/// The version of the frames that `serried-wire` takes.
+const VERSION: u8 = 6;
 const HELLO: u8 = 1;
 const HEADER_BYTES: usize = 12;
 /// How many connections bring damaged frames to a node, and how many clients get damaged frames.
@@ -55,7 +57,7 @@ fn start(nodes: usize) -> LocalCluster {
 
 /// A frame whose checksum fits, made by other means than those of `serried-wire`.
 fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
-    let mut frame = vec![0x44, 0x5e, 5, kind];
+    let mut frame = vec![0x44, 0x5e, VERSION, kind];
     frame.extend((payload.len() as u32).to_le_bytes());
     let checksum = crc32fast::hash(&[&frame, payload].concat());
     frame.extend(checksum.to_le_bytes());

@@ -16,7 +16,7 @@ use tokio::net::tcp::OwnedReadHalf;
 
 /// The first two bytes of every frame.
 pub(crate) const MAGIC: u16 = 0x5e44;
-/// The version of the frames and of everything in them.
+/// The version of the frames and of everything in them. The tests of forged frames in `serried-local` have it too.
 pub(crate) const VERSION: u8 = 6;
 /// How long a frame's header is, in bytes.
 pub(crate) const HEADER_BYTES: usize = 12;
