@@ -43,7 +43,7 @@ pub(crate) fn counted<P: Protocol>(cluster: &Cluster<P>) -> BTreeMap<String, u64
 pub(crate) fn fared(of: Quantity, measured: &Measured) -> Option<f64> {
     let counted = &measured.open()?.counted;
     let count = |name| counted.get(name).map(|count| *count as f64);
-    let again = 1.0 / measured.transactions()?.commit_rate - 1.0;
+    let again = 1.0 / measured.commit_rate()? - 1.0;
     let committed = || count(COMMITTED).filter(|committed| *committed > 0.0);
     // For each transaction that has committed.
     let each = |name| Some(count(name)? / committed()?);

@@ -78,7 +78,11 @@ fn tiny_effort(figure: &Figure) -> Effort {
 
 fn tiny(figure: &'static Figure, folder: &Folder, threads: usize) -> Engine {
     let mut protocols = figure.known_protocols();
-    if figure.has_rates() && !protocols.iter().any(|protocol| protocol == "mvtso") {
+    let of_transactions = figure.family() == FamilyName::Transactions;
+    if of_transactions
+        && figure.has_rates()
+        && !protocols.iter().any(|protocol| protocol == "mvtso")
+    {
         protocols.push("mvtso".to_string());
     }
     Engine {

@@ -142,7 +142,7 @@ impl NodeStatus {
         if let Some(lasting) = self.flush_under_way.filter(|lasting| *lasting >= STALLED) {
             let seconds = lasting.as_secs();
             return Err(format!(
-                "a flush of a log has been under way for {seconds} s: see to the disk"
+                "a flush of a log has been under way for {seconds} s: see to the disk, or to the load if a core is always busy"
             ));
         }
         let partitions = self.partitions;

@@ -12,7 +12,7 @@ use serried_session::{Abort, Footprint, Transaction, TransactionKeyspace};
 
 use crate::tpcc::{self, Scale, Tpcc, TpccCalls};
 use crate::{
-    Bank, BankCalls, Counter, CounterCalls, F1, Inspection, ListAppend, ListCalls,
+    Bank, BankCalls, Counter, CounterCalls, F1, Inspection, ListAppend, ListCalls, OneShotCalls,
     ProcedureParameters, ProcedureWorkload, RegisterMix, RegisterParameters, RegisterWorkload,
     Report, Retwis, Tao, Ycsb,
 };
@@ -337,6 +337,23 @@ const WORKLOADS: &[WorkloadInfo] = &[
         }),
     },
     WorkloadInfo {
+        name: "f1-calls",
+        summary: "procedures: the reads and writes of f1 (003 Fig. 5)",
+        make: Make::Procedures(|parameters| Ok(Arc::new(OneShotCalls::f1(parameters)?))),
+    },
+    WorkloadInfo {
+        name: "f1-wf-calls",
+        summary: "procedures: those of f1-wf (003 §6.4)",
+        make: Make::Procedures(|parameters| {
+            Ok(Arc::new(OneShotCalls::f1_write_heavy(parameters)?))
+        }),
+    },
+    WorkloadInfo {
+        name: "tao-calls",
+        summary: "procedures: those of tao (003 Fig. 5)",
+        make: Make::Procedures(|parameters| Ok(Arc::new(OneShotCalls::tao(parameters)?))),
+    },
+    WorkloadInfo {
         name: "tpcc-calls",
         summary: "procedures: TPC-C scaled inside a warehouse (002 §5.4)",
         make: Make::Procedures(|parameters| Ok(Arc::new(TpccCalls::new(parameters)?))),
@@ -441,6 +458,14 @@ pub enum WorkloadError {
         bytes: usize,
         /// The least that is possible.
         least: usize,
+    },
+    /// The length of the values of calls is not valid.
+    #[error("calls that write values of {bytes} bytes are not possible: choose at most {most}")]
+    CallBytes {
+        /// The length that was requested.
+        bytes: usize,
+        /// The greatest that is possible.
+        most: usize,
     },
     /// The keys are not valid.
     #[error("{0}")]

@@ -59,20 +59,20 @@ pub(crate) const TABLE: &[(&str, How)] = &[
         How::Alone,
     ),
     (
-        "serried procedure add serried://127.0.0.1:7400 shop.toml --keyspace shop",
+        "serried procedure add serried://127.0.0.1:7400 transfer.toml --merge --keyspace shop",
         How::Not(PROCEDURES),
     ),
     ("serried procedure list serried://127.0.0.1:7400 --keyspace shop", How::Not(PROCEDURES)),
     (
-        "serried procedure remove serried://127.0.0.1:7400 sell --keyspace shop",
+        "serried procedure remove serried://127.0.0.1:7400 transfer --keyspace shop",
         How::Not(PROCEDURES),
     ),
     (
-        "serried shell serried://127.0.0.1:7400 --keyspace shop -e 'call sell item=7 count=2'",
+        "serried shell serried://127.0.0.1:7400 --keyspace shop -e 'call transfer from=1 to=2 amount=0 day=3'",
         How::Not(PROCEDURES),
     ),
     (
-        "serried shell serried://127.0.0.1:7400 --keyspace shop -e 'call sell {item: 7, count: 2}'",
+        "serried shell serried://127.0.0.1:7400 --keyspace shop -e 'call transfer {from: 1, to: 2, amount: 0, day: 3}'",
         How::Not(PROCEDURES),
     ),
     // The demo and benchmarks of clusters of their own.

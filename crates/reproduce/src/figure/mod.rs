@@ -6,7 +6,8 @@ mod shown;
 use serried_model::FamilyName;
 
 pub(crate) use set_up::{
-    Calls, Layout, Load, Open, Panel, Parameter, Servers, Swept, System, Transactions, Work,
+    Calls, Districts, Layout, Load, Open, Panel, Parameter, Servers, Swept, System, Transactions,
+    Warehouses, Work,
 };
 pub(crate) use shown::{Latency, Plot, Statistic, plural};
 

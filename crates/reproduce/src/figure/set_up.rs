@@ -23,14 +23,35 @@ pub(crate) enum Work {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Calls {
     pub(crate) workload: &'static str,
-    /// The number of counters, or of TPC-C's items.
+    /// The number of keys, or of TPC-C's items.
     pub(crate) size: u64,
-    /// How many districts TPC-C has for each server, all in one warehouse. 0 for other workloads.
-    pub(crate) districts_per_server: u64,
-    /// How many customers a district has.
-    pub(crate) customers: u32,
+    /// The exponent of the Zipf distribution of keys. `None` for the workload's default.
+    pub(crate) theta: Option<f64>,
+    /// How large TPC-C is, if it is the workload.
+    pub(crate) tpcc: Option<Warehouses>,
     /// Whether the pieces of calls are counted. This takes time and memory.
     pub(crate) counts_pieces: bool,
+    /// The longest wait before a retry, in milliseconds. With 0, clients try again at once.
+    pub(crate) backoff_most_ms: u64,
+    /// The greatest error of a clock, in microseconds.
+    pub(crate) clock_skew_us: u64,
+}
+
+/// The size of TPC-C as procedures.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Warehouses {
+    /// How many customers a district has.
+    pub(crate) customers: u32,
+    pub(crate) districts: Districts,
+}
+
+/// Where the districts of TPC-C are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Districts {
+    /// All are in one warehouse, so many for each server. Each client has its district.
+    OfOneWarehouse { per_server: u64 },
+    /// Ten are in each of so many warehouses. A district is drawn for each call.
+    OfWarehouses { warehouses: u64 },
 }
 
 /// A workload of transactions.

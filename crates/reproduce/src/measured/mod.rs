@@ -121,7 +121,11 @@ impl Measured {
 
     /// The results of open loops, if clients were in open loops.
     pub(crate) fn open(&self) -> Option<&OpenMeasured> {
-        self.transactions()?.open.as_ref()
+        match &self.0 {
+            OfFamily::Transactions(run) => run.open.as_ref(),
+            OfFamily::Registers(_) => None,
+            OfFamily::Procedures(run) => run.open.as_ref(),
+        }
     }
 
     /// How many transactions arrived each second, if clients were in open loops.

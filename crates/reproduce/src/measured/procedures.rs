@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{KindMeasured, REQUEST, Run, Summary};
+use super::{KindMeasured, OpenMeasured, REQUEST, Run, Summary};
 use crate::figure::Statistic;
 
 /// The result of a run of calls.
@@ -30,6 +30,9 @@ pub(crate) struct CallsMeasured {
     pub(crate) pieces: BTreeMap<String, f64>,
     /// The hash of all events of the run.
     pub(crate) event_hash: String,
+    /// Further results of clients in open loops. Their kinds are among those above.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) open: Option<OpenMeasured>,
 }
 
 impl CallsMeasured {
@@ -81,7 +84,12 @@ impl fmt::Display for CallsMeasured {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ms = self.latency_ms(None, Statistic::Quantile(0.5)).unwrap_or_default();
         let (per_s, rate) = (self.summary().per_s, self.commit_rate * 100.0);
-        write!(f, "{per_s:.0} call/s, median latency {ms:.2} ms, {rate:.1} % of attempts commit")
+        let offered = self.open.as_ref().map(|open| format!(" of {:.0}", open.rate_per_s));
+        let of = offered.unwrap_or_default();
+        write!(
+            f,
+            "{per_s:.0}{of} call/s, median latency {ms:.2} ms, {rate:.1} % of attempts commit"
+        )
     }
 }
 
@@ -108,6 +116,7 @@ mod tests {
             kinds,
             pieces: BTreeMap::new(),
             event_hash: String::new(),
+            open: None,
         };
         let some = measured(vec![kind(REQUEST, 4), kind("pay", 3), kind("audit", 1)]);
         assert_eq!((some.share("pay"), some.share("draw")), (Some(0.75), Some(0.0)));

@@ -4,8 +4,8 @@
 use crate::claim::Quantity::{CommitRate, HighestThroughput, Normalized, Pieces, Share};
 use crate::claim::{Against, Claim, Quantity, Said};
 use crate::figure::{
-    Calls, Extent, Figure, Latency, Load, Panel, Paper, Parameter, Plot, Servers, Swept, System,
-    Times, Work,
+    Calls, Districts, Extent, Figure, Latency, Load, Panel, Paper, Parameter, Plot, Servers, Swept,
+    System, Times, Warehouses, Work,
 };
 
 const ROCOCO: &str = "rococo";
@@ -36,13 +36,19 @@ const PAPER: Paper = Paper {
 };
 
 /// 10 districts for each server, in one warehouse (§5.5).
-const TPCC: Work = Work::Procedures(Calls {
+const TPCC: Calls = Calls {
     workload: "tpcc-calls",
     size: 100_000,
-    districts_per_server: 10,
-    customers: 30,
+    theta: None,
+    tpcc: Some(Warehouses {
+        customers: 30,
+        districts: Districts::OfOneWarehouse { per_server: 10 },
+    }),
     counts_pieces: false,
-});
+    // Systems try again at once.
+    backoff_most_ms: 0,
+    clock_skew_us: 0,
+};
 
 const NEW_ORDER: Option<&str> = Some("new_order");
 const P50: Latency = Latency::quantile(NEW_ORDER, 0.5);
@@ -67,7 +73,7 @@ const SCALED: Figure = Figure {
     paper: &PAPER,
     section: "",
     summary: "",
-    work: TPCC,
+    work: Work::Procedures(TPCC),
     geography: "lan",
     servers: Servers { replicas: 1, partitions: 8, cores: 1 },
     // The places or the panels say how many clients there are.
@@ -156,9 +162,9 @@ pub(super) const FIGURES: &[Figure] = &[
         work: Work::Procedures(Calls {
             workload: "counter-calls",
             size: 1_000_000,
-            districts_per_server: 0,
-            customers: 0,
-            counts_pieces: false,
+            theta: Some(0.0),
+            tpcc: None,
+            ..TPCC
         }),
         servers: Servers { replicas: 1, partitions: 3, cores: 1 },
         load: Load::Closed {
@@ -320,10 +326,7 @@ pub(super) const FIGURES: &[Figure] = &[
         number: "Table 1",
         section: "5.4",
         summary: "Scaled TPC-C on 8 servers: the mix of transactions, and how many pieces they have",
-        work: match TPCC {
-            Work::Procedures(calls) => Work::Procedures(Calls { counts_pieces: true, ..calls }),
-            work => work,
-        },
+        work: Work::Procedures(Calls { counts_pieces: true, ..TPCC }),
         panels: &[clients("10 clients per server", 10.0)],
         kinds: &[
             NEW_ORDER,

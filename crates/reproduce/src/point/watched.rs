@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
 use serried_procedures::{Call, Datum, Procedure, ProcedureSet, Results, RowStore, StoredRow};
 use serried_session::CallError;
@@ -11,6 +12,9 @@ use serried_workload::{Loading, PlannedCall, ProcedureWorkload};
 /// A workload that knows whose first call has ended, and, if that is wanted, how many pieces calls have.
 pub(super) struct Watched {
     workload: Arc<dyn ProcedureWorkload>,
+    /// Each call is one of so many clients, drawn at random, as in [`super::terminal::AnyTerminal`]. 0 if it is one of the
+    /// client that makes it.
+    terminals: u64,
     /// How many calls each client has planned.
     planned: Mutex<BTreeMap<u64, u64>>,
     /// Whether pieces are counted. How many a call has can depend on what it finds. So calls are executed once more, one
@@ -28,9 +32,13 @@ struct Counts {
 }
 
 impl Watched {
-    pub(super) fn new(workload: Arc<dyn ProcedureWorkload>, counts_pieces: bool) -> Watched {
+    pub(super) fn new(
+        workload: Arc<dyn ProcedureWorkload>,
+        terminals: u64,
+        counts_pieces: bool,
+    ) -> Watched {
         let (planned, counts) = (Mutex::default(), Mutex::default());
-        Watched { workload, planned, counts_pieces, counts }
+        Watched { workload, terminals, planned, counts_pieces, counts }
     }
 
     /// Whether the first calls of so many clients have ended.
@@ -85,7 +93,11 @@ impl ProcedureWorkload for Watched {
     fn plan(&self, client: u64, random: &mut Pcg64Mcg) -> PlannedCall {
         let mut planned = self.planned.lock().expect("nobody panics while planning");
         *planned.entry(client).or_default() += 1;
-        self.workload.plan(client, random)
+        let terminal = match self.terminals {
+            0 => client,
+            terminals => random.random_range(0..terminals),
+        };
+        self.workload.plan(terminal, random)
     }
 
     fn ended(&self, planned: &PlannedCall, result: &Result<Results, CallError>) {
@@ -141,7 +153,7 @@ mod tests {
     fn pieces_that_occur_for_each_element_count_each_time() {
         let parameters = ProcedureParameters { small: true, ..ProcedureParameters::default() };
         let tpcc = named_procedures("tpcc-calls", &parameters).unwrap();
-        let counted = Watched::new(tpcc, true);
+        let counted = Watched::new(tpcc, 0, true);
         assert!(!counted.have_begun(1));
         let mut random = Pcg64Mcg::seed_from_u64(1);
         for _ in 0..300 {

@@ -6,7 +6,7 @@ use serried_sim::CostModel;
 use super::chart::{Chart, STYLES};
 use super::text::Table;
 use crate::effort::Search;
-use crate::figure::{Calls, Load, Parameter, Servers, Work, is_known};
+use crate::figure::{Calls, Districts, Load, Parameter, Servers, Warehouses, Work, is_known};
 use crate::findings::Finding;
 use crate::{Costs, Effort, Findings};
 
@@ -162,13 +162,25 @@ fn set_up(findings: &Findings) -> String {
 /// The size of a workload of procedures, in words.
 fn of_calls(work: Calls, effort: &Effort) -> String {
     let size = effort.size.unwrap_or(work.size);
-    match work.districts_per_server {
-        0 => format!("{size} counters"),
-        districts => format!(
-            "one warehouse with {districts} districts for each partition, {} customers in each and {size} items",
-            work.customers
-        ),
-    }
+    let backoff = match work.backoff_most_ms {
+        0 => "no wait before a retry".to_string(),
+        most => format!("random exponential backoff up to {} s", most as f64 / 1e3),
+    };
+    let size = match work.tpcc {
+        None => format!("{size} keys"),
+        Some(Warehouses { customers, districts }) => {
+            let districts = match districts {
+                Districts::OfOneWarehouse { per_server } => {
+                    format!("one warehouse with {per_server} districts for each partition")
+                }
+                Districts::OfWarehouses { warehouses } => {
+                    format!("{warehouses} warehouses with 10 districts each")
+                }
+            };
+            format!("{districts}, {customers} customers in each and {size} items")
+        }
+    };
+    format!("{size}, {backoff}")
 }
 
 /// A number with its noun.

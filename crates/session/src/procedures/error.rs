@@ -44,7 +44,9 @@ pub enum CallError {
     },
     /// Too few servers answered in time. Nothing took effect. Check that a majority of each partition is up and can be
     /// reached.
-    #[error("too few servers answered within {deadline:?}, waiting for {waiting_for}")]
+    #[error(
+        "too few servers answered within {deadline:?}, waiting for {waiting_for}; nothing took effect"
+    )]
     Unavailable {
         /// What was asked for.
         waiting_for: String,

@@ -3,11 +3,13 @@
 //!
 //! [`F1`] and [`Tao`] have their keys from a [`Popularity`] and their values from a [`Table`].
 
+mod calls;
 mod f1;
 mod popularity;
 mod table;
 mod tao;
 
+pub use calls::OneShotCalls;
 pub use f1::F1;
 pub use tao::Tao;
 

@@ -169,11 +169,17 @@ pub trait ProcedureWorkload: Send + Sync + 'static {
 /// What workloads of procedures can be told.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub struct ProcedureParameters {
-    /// How many counters, accounts or lists at a time there are. The workload's own default if `None`.
+    /// How many counters, accounts, rows, or lists at a time there are. The workload's own default if `None`.
     pub keys: Option<u64>,
     /// The exponent of the Zipf distribution of keys; 0 is uniform. For `counter-calls` and `list-append-calls`, which
-    /// have 0.9 if it is `None`.
+    /// have 0.9 if it is `None`, and `f1-calls`, `f1-wf-calls` and `tao-calls`, which have 0.8.
     pub theta: Option<f64>,
+    /// The share of calls that write, from 0 to 1. For `f1-calls`, which has 0.003 if it is `None`, `f1-wf-calls` 0.3 and
+    /// `tao-calls` 0.002.
+    pub writes: Option<f64>,
+    /// The length of every value in bytes, at least 10. For `f1-calls`, `f1-wf-calls` and `tao-calls`, whose values
+    /// differ in length if it is `None`.
+    pub value_bytes: Option<usize>,
     /// How many counters a call of `counter-calls` increments; 10 if `None`.
     pub counters_per_call: Option<u64>,
     /// How many warehouses there are, from 1 to 65535; 1 if `None`. For `tpcc-calls`.

@@ -78,10 +78,12 @@ impl Wing for Procedures {
         let ProcedureArguments { counters_per_call, districts, items, merged } =
             arguments.of_family.procedures;
         let TransactionArguments { warehouses, small, .. } = arguments.of_family.transactions;
-        let (keys, theta) = (arguments.keys, arguments.theta);
+        let WorkloadArguments { keys, theta, writes, value_bytes, .. } = *arguments;
         let parameters = ProcedureParameters {
             keys,
             theta,
+            writes,
+            value_bytes,
             counters_per_call,
             warehouses,
             districts,
