@@ -372,19 +372,51 @@ fn a_server_whose_disk_was_lost_answers_nothing_even_after_a_restart() {
     assert!(results(&net).is_empty());
 }
 
+/// The place of a procedure in its set.
+fn place_of(set: &InUse, name: &str) -> u16 {
+    let procedures = &set.set().procedures;
+    procedures.iter().position(|one| one.name == name).expect("the set has it") as u16
+}
+
 #[test]
 fn a_key_that_depends_on_outputs_may_be_any_at_all_partitions() {
     let set = InUse::new(1, set());
-    let place = |name| set.set().procedures.iter().position(|one| one.name == name).unwrap() as u16;
     let inputs = vec![Datum::Int(at(1)), Datum::Int(7)];
-    let chain = CallOf { set: 1, procedure: place("chain"), inputs };
+    let chain = CallOf { set: 1, procedure: place_of(&set, "chain"), inputs };
     assert_eq!(*set.participants(&chain, &group(1)), [0, 1]);
     let rows = set.rows(&chain, 0, &group(1));
     let rows: Vec<_> = rows.iter().map(|(row, _)| (row.key.clone(), row.is_whole)).collect();
     assert_eq!(rows, [(row_key(0, &[]), false)]);
     let inputs = vec![Datum::Int(at(1)), Datum::Int(at(1)), Datum::Int(7)];
-    let both = CallOf { set: 1, procedure: place("both"), inputs };
+    let both = CallOf { set: 1, procedure: place_of(&set, "both"), inputs };
     assert_eq!(*set.participants(&both, &group(1)), [1]);
     assert!(set.rows(&both, 0, &group(1)).is_empty());
     assert!(set.rows(&both, 1, &group(1)).iter().all(|(row, _)| row.is_whole));
+}
+
+/// `spread` appends to the first texts, to more of them the longer another text is.
+const SPREAD: &str = r#"
+[procedures.spread]
+inputs = { a = "int", x = "int" }
+[procedures.spread.pieces.first]
+rows = { row = { table = "list", key = ["a"] } }
+reads = ["row.text"]
+outputs.numbers = "range(0, size(row.text), 8)"
+[procedures.spread.pieces.each]
+for_each = { number = "first.numbers" }
+rows = { row = { table = "list", key = ["index"] } }
+reads = ["row.text"]
+writes.row.text = "left(row.text + string(x + number) + ' ', 400)"
+"#;
+
+#[test]
+fn the_place_in_a_list_of_outputs_may_be_any_at_all_partitions() {
+    let set = serried_chop::compile(&format!("{FILE}{SPREAD}"));
+    let set = InUse::new(1, Arc::new(set.unwrap_or_else(|mistake| panic!("{mistake}"))));
+    let inputs = vec![Datum::Int(0), Datum::Int(7)];
+    let spread = CallOf { set: 1, procedure: place_of(&set, "spread"), inputs };
+    assert_eq!(*set.participants(&spread, &group(1)), [0, 1]);
+    let rows = set.rows(&spread, 1 - place(0), &group(1));
+    let rows: Vec<_> = rows.iter().map(|(row, _)| (row.key.clone(), row.is_whole)).collect();
+    assert_eq!(rows, [(row_key(0, &[]), false)]);
 }

@@ -319,6 +319,53 @@ mod tests {
         }
     }
 
+    /// Transactions 1 and 2 were executed on a cycle elsewhere. Those up to 3 are to be executed here.
+    struct ExecutedElsewhere {
+        edges: [Vec<Edge>; 2],
+        cycle: [Version; 2],
+        third_is_decided: bool,
+    }
+
+    impl View for ExecutedElsewhere {
+        fn known(&self, txn: Version) -> Known<'_> {
+            match txn.timestamp_us {
+                1 => Known::OnCycle(&self.edges[0], &self.cycle),
+                2 => Known::OnCycle(&self.edges[1], &self.cycle),
+                3 if self.third_is_decided => Known::Decided,
+                _ => Known::Open,
+            }
+        }
+
+        fn is_here(&self, txn: Version) -> bool {
+            txn.timestamp_us <= 3
+        }
+    }
+
+    /// The second one comes after two others, of which one is to be executed here.
+    #[test]
+    fn a_cycle_that_was_executed_elsewhere_waits_for_what_comes_before_it_here() {
+        let [one, other, third] = [1, 2, 3].map(Version::at);
+        let edges = [
+            vec![edge(2, Deferred)],
+            vec![edge(1, Deferred), edge(3, Deferred), edge(4, Deferred)],
+        ];
+        let mut view = ExecutedElsewhere { edges, cycle: [one, other], third_is_decided: false };
+        let mut blocked = Blocked::default();
+        let missing = |next: Next| match next {
+            Next::Wait { missing, .. } => missing,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(missing(blocked.next(one, &view)), [], "it waits for the other one");
+        let waits_for = missing(blocked.next(other, &view));
+        assert_eq!(waits_for, [Missing { txn: third, at: 3 }]);
+        view.third_is_decided = true;
+        assert_eq!(blocked.release(third), [other]);
+        match blocked.next(other, &view) {
+            Next::Execute(group) => assert_eq!(group, [one, other]),
+            next => panic!("{next:?}"),
+        }
+    }
+
     #[test]
     fn the_order_does_not_depend_on_how_the_graph_arrived() {
         let mut all = vec![

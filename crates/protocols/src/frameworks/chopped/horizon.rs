@@ -52,3 +52,21 @@ impl Horizon {
         (core::mem::replace(&mut self.proposed, new) != new).then_some(new)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_leader_forgets_nothing_more_before_all_partitions_have_reported() {
+        let settings = Settings { truncation_lag_ms: 1, outcomes_ms: 2, ..Settings::default() };
+        let mut horizon = Horizon::new(Window { from_us: 5_000, forget_us: 4_000 });
+        let mut forget_us = |partition: u16, below_us: u64| {
+            horizon.is_over(partition, below_us);
+            horizon.advance(3, 10_000, &settings);
+            horizon.proposed().forget_us
+        };
+        assert_eq!([forget_us(0, 7_000), forget_us(2, 6_000)], [4_000; 2]);
+        assert_eq!(forget_us(1, 9_000), 6_000);
+    }
+}

@@ -162,3 +162,30 @@ impl Peers {
         (!able.is_empty()).then(|| able[attempt % able.len()])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_firm_when_all_replicas_have_closed_it() {
+        let others = [1, 2].map(|member| NodeId::replica(0, member));
+        for closed_us in [[30, 50, 60], [60, 30, 50], [50, 60, 30]] {
+            let report = |member: usize| Report {
+                below_us: 70,
+                window: Window { closed_us: closed_us[member], ..Window::default() },
+                copy: 0,
+                is_whole: true,
+                is_voter: true,
+                vote: Vote::default(),
+                incarnations: Vec::new(),
+            };
+            let (configuration, now) = (Configuration::default(), Timestamp::default());
+            let mut peers = Peers::new(others.to_vec(), configuration, now);
+            peers.on_report(others[0], report(1), now);
+            assert_eq!(peers.below(80, closed_us[0]), None, "one has not reported");
+            peers.on_report(others[1], report(2), now);
+            assert_eq!(peers.below(80, closed_us[0]), Some((70, 30)));
+        }
+    }
+}

@@ -1,12 +1,13 @@
 //! Calls that others than their clients finish, or ask about.
 
-use serried_model::Version;
+use serried_model::{TxnId, Version};
 
 use super::replicated::{began, group_of, is_accept, node, replica, texts, world_with};
 use super::*;
+use crate::janus::coordinator::Timer;
 use crate::janus::message::{
-    Ancestors, Ballot, Commit, Dependencies, Edge, End, Kind, NotAccepted, PreAccepted, Results,
-    Task, Vertex, Work,
+    Accept, Ancestors, Ballot, Commit, Dependencies, Edge, End, Kind, NotAccepted, PreAccept,
+    PreAccepted, Results, Task, Vertex, Work,
 };
 use crate::janus::run::{Requests, Run, Step};
 
@@ -105,6 +106,21 @@ fn a_call_that_only_one_knows_is_taken_on_by_others_that_can() {
     answer(&mut run, node(0, 1), pre_accepted());
     let requests = sent(run.hurry(&members()));
     assert!(requests.iter().all(|(_, request)| matches!(request, Request::PreAccept(_))));
+}
+
+/// A replica that has reported in one attempt has not promised to take part in the next one.
+#[test]
+fn what_was_reported_in_a_former_attempt_does_not_count_in_the_next_one() {
+    let mut run = asked();
+    let known = || PreAccepted { dependencies: Some(edges()), ..pre_accepted() };
+    answer(&mut run, node(0, 0), PreAccepted { work: Some(call_at(&[0])), ..known() });
+    answer(&mut run, node(0, 0), known());
+    let ballot = Ballot { number: 8, ..ASKED };
+    assert_eq!(run.restart(ballot, &members()).len(), 3, "all are asked again");
+    answer(&mut run, node(0, 1), PreAccepted { ballot, ..known() });
+    let requests = sent(run.hurry(&members()));
+    let asks = |(_, request): &(NodeId, Request)| matches!(request, Request::PreAccept(_));
+    assert!(requests.len() == 2 && requests.iter().all(asks), "{requests:?}");
 }
 
 /// One partition has settled everything of the call's time and does not know it. The other one knows it.
@@ -245,6 +261,56 @@ fn an_inquiry_that_was_overtaken_learns_the_outcome() {
     }
     net.settle();
     assert_eq!(results(&net), [(3, vec![String::new(); 2])]);
+}
+
+/// Another coordinator has begun a later attempt, of which the client has not heard.
+#[test]
+fn edges_of_an_attempt_before_the_promised_one_are_not_accepted() {
+    let mut net = world_with(Mutated::NONE);
+    call(&mut net, 1, 2, "both", &[at(0), at(0), 7]);
+    let txn = began(&net);
+    net.settle_where(|(_, to, _)| *to != client_id(1));
+    let own = node(0, 0);
+    let later = Ballot { number: 9, by: client_id(2) };
+    let promise = PreAccept { txn, work: None, insist: true, ballot: later };
+    let promise = Message::Request(Request::PreAccept(promise));
+    let answers = net.answers(client_id(2), own, promise);
+    let [(.., Message::Reply(Reply::PreAccepted(_)))] = &answers[..] else {
+        panic!("{answers:?}");
+    };
+    let accepted = Reply::Accepted { txn, ballot: later, incarnations: Vec::new() };
+    for (by, ballot, wanted) in [
+        (client_id(1), Ballot::FIRST, Reply::Promised { txn, ballot: later }),
+        (client_id(2), later, accepted),
+    ] {
+        let accept = Accept { txn, ballot, dependencies: edges(), incarnations: Vec::new() };
+        let answers = net.answers(by, own, Message::Request(Request::Accept(accept)));
+        assert_eq!(answers, [(own, by, Message::Reply(wanted))]);
+    }
+}
+
+/// Another coordinator has begun a later attempt, and is gone. The client begins one that is later still, of which nobody
+/// hears.
+#[test]
+fn an_attempt_that_was_begun_again_is_repeated_until_it_is_answered() {
+    let mut net = world_with(Mutated::NONE);
+    call(&mut net, 1, 2, "both", &[at(0), at(0), 7]);
+    let txn = began(&net);
+    let first = net.take(|(from, ..)| *from == client_id(1));
+    let ballot = Ballot { number: 1, by: client_id(2) };
+    let later = PreAccept { txn, work: None, insist: true, ballot };
+    for member in 0..3 {
+        let message = Message::Request(Request::PreAccept(later.clone()));
+        net.deliver((client_id(2), node(0, member), message));
+    }
+    net.take(|(_, to, _)| *to == client_id(2));
+    first.into_iter().for_each(|envelope| net.deliver(envelope));
+    net.settle();
+    net.fire_client(client_id(1), Timer::Repeat(TxnId(2)));
+    let lost = net.take(|(from, ..)| *from == client_id(1));
+    assert_eq!(lost.len(), 3);
+    net.pass(Duration::from_millis(500));
+    assert_eq!(results(&net).len(), 1);
 }
 
 /// A client asks everywhere for the outcome of a call. It is on a cycle with another one, which also has pieces where this

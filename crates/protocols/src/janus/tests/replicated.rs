@@ -2,6 +2,7 @@
 
 use serried_model::Version;
 
+use super::broken::pass_without;
 use super::*;
 use crate::janus::Mutation;
 use crate::janus::message::{
@@ -220,6 +221,31 @@ fn a_replaced_disk_is_filled_before_the_replica_agrees_again() {
     assert!(texts.iter().all(|text| *text == Some("7 ".repeat(11))), "{texts:?}");
 }
 
+/// The second replica has copied all data and does not agree yet, since it does not hear what the first one knows. Then the
+/// first one loses its disk, too, and copies all data.
+#[test]
+fn a_replaced_disk_agrees_only_if_a_majority_has_not_lost_theirs() {
+    let mut net = world();
+    let part = |net: &mut Net, of: NodeId| net.act(of, |replica, _| replica.part());
+    let lose_disk = |net: &mut Net, of: NodeId| {
+        net.crash(of);
+        net.replace(of, replica(of, Mutated::NONE));
+    };
+    lose_disk(&mut net, node(0, 1));
+    pass_without(&mut net, Duration::from_secs(5), |(from, _, message)| {
+        *from == node(0, 0) && matches!(message, Message::Reply(Reply::Joined { .. }))
+    });
+    assert_eq!(part(&mut net, node(0, 1)), Part::Restored);
+    lose_disk(&mut net, node(0, 0));
+    net.pass(Duration::from_secs(9));
+    for member in 0..2 {
+        assert_eq!(part(&mut net, node(0, member)), Part::Restored);
+    }
+    call(&mut net, 1, 2, "both", &[at(0), at(0), 7]);
+    net.pass(Duration::from_secs(1));
+    assert!(results(&net).is_empty(), "one replica is no majority");
+}
+
 #[test]
 fn a_replica_that_was_away_for_long_copies_what_others_have_forgotten() {
     let mut net = world();
@@ -374,4 +400,25 @@ fn a_proposer_takes_over_the_configuration_that_another_replica_has_accepted() {
     hear_first(&mut net, ballot, Some((ballot, chosen)));
     assert_eq!(net.gauge(own, "absent_replicas"), 0, "the second one is counted");
     assert_eq!(net.gauge(own, "catching_up"), 1, "the third one is not");
+}
+
+/// The third replica has promised to take part in a later ballot of the second one. Then it hears that the first one has
+/// accepted something in an earlier ballot.
+#[test]
+fn a_configuration_of_a_ballot_before_the_promised_one_is_not_accepted() {
+    let mut net = world();
+    let own = node(0, 2);
+    let [early, late] = [1, 2].map(|number| Ballot { number, by: node(0, 1) });
+    let without_second = Configuration { number: 1, counted: vec![Some(0), None, Some(0)] };
+    let accepted = |ballot| {
+        let accepted = Some((ballot, without_second.clone()));
+        report(Vote { promised: ballot, accepted, ..Vote::default() })
+    };
+    let promise = Vote { promised: late, ..Vote::default() };
+    net.deliver((node(0, 1), own, report(promise.clone())));
+    assert_eq!(last_vote(&net, own), promise);
+    net.deliver((node(0, 0), own, accepted(early)));
+    assert_eq!(last_vote(&net, own), promise);
+    net.deliver((node(0, 0), own, accepted(late)));
+    assert_eq!(last_vote(&net, own).chosen, without_second, "two of three have accepted it");
 }

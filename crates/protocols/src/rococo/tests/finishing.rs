@@ -1,13 +1,13 @@
 //! Calls that are finished by other nodes than the client, when some partitions have executed them already.
 
-use super::super::merged::Hold;
+use super::super::merged::{Hold, HoldEnd, HoldReply};
 use super::super::message::{
     Ancestors, CallOf, Inputs, Message, Occurrence, Reply, Request, Start, Started, StartedPiece,
 };
 use super::super::registered::Registered;
 use super::super::run::{Requests, Run, Step};
 use super::*;
-use hand::Hand;
+use hand::{Hand, r};
 use hunted::{Hunt, explore_more};
 use serried_procedures::{Call, PieceId, placement_key};
 
@@ -87,43 +87,103 @@ fn occurrence(piece: u16, argument: Datum) -> Occurrence {
     Occurrence { piece: PieceId(piece), number: 0, arguments: [argument, Datum::Int(7)].into() }
 }
 
+/// A `hop` at a partition, of which the test plays the client.
+struct Hop {
+    hand: Hand,
+    txn: Version,
+    call: Arc<CallOf>,
+}
+
+impl Hop {
+    fn new() -> Hop {
+        // Nobody else finishes it.
+        let settings = Settings { recovery_after_ms: 10_000, ..Settings::default() };
+        let mut hand = Hand::new(1, 1, settings);
+        let set = set(More::Merged);
+        hand.register(set.clone());
+        let procedure = procedure(&Registered::new(1, set), "hop");
+        let inputs = Inputs::new(&[Datum::Int(0), Datum::Int(7)]);
+        let call = Arc::new(CallOf { set: 1, procedure, inputs, reads: Vec::new() });
+        let coordinator = testing::client_id(0);
+        let txn = Version { timestamp_us: hand.net.clock_us(), coordinator };
+        Hop { hand, txn, call }
+    }
+
+    fn start(&self, piece: Occurrence) -> Start {
+        Start { txn: self.txn, call: self.call.clone(), insist: true, pieces: vec![piece] }
+    }
+
+    fn hold(&self, piece: Occurrence, attempt: u64) -> Hold {
+        Hold { start: self.start(piece), group: 0, attempt }
+    }
+
+    /// Sends a request, and returns the answers.
+    fn ask(&mut self, request: Request) -> Vec<Message> {
+        let (client, net) = (self.txn.coordinator, &mut self.hand.net);
+        net.deliver((client, r(0), Message::Request(request)));
+        let replies = net.take(|(_, to, _)| *to == client);
+        replies.into_iter().map(|(.., message)| message).collect()
+    }
+
+    /// How many merged pieces hold rows.
+    fn held(&self) -> u64 {
+        self.hand.net.gauge(r(0), "held_merged_pieces")
+    }
+
+    fn restart_server(&mut self) {
+        let Hand { net, group, settings, .. } = &mut self.hand;
+        net.crash(r(0));
+        net.restart(r(0), Replica::new(r(0), group.clone(), settings, Mutated::NONE));
+        net.pass(Duration::from_secs(1));
+    }
+}
+
 /// The second attempt of a `hop` has succeeded. Then a request of the first one comes, in which other pieces were due.
 #[test]
 fn nothing_is_held_for_a_failed_attempt_once_pieces_of_the_merged_piece_are_started() {
-    let mut hand = Hand::new(1, 1, Settings::default());
-    let set = set(More::Merged);
-    hand.register(set.clone());
-    let set = Registered::new(1, set);
-    let client = testing::client_id(0);
-    let txn = Version { timestamp_us: hand.net.clock_us(), coordinator: client };
-    let inputs = Inputs::new(&[Datum::Int(0), Datum::Int(7)]);
-    let procedure = procedure(&set, "hop");
-    let call = Arc::new(CallOf { set: 1, procedure, inputs, reads: Vec::new() });
-    let start = |piece| Start { txn, call: call.clone(), insist: true, pieces: vec![piece] };
-    let hold = |piece, attempt| Request::Hold(Hold { start: start(piece), group: 0, attempt });
+    let mut hop = Hop::new();
     let one = || occurrence(0, Datum::Int(0));
     let two = || occurrence(1, Datum::String("".into()));
-    let p = NodeId::replica(0, 0);
-    let ask = |hand: &mut Hand, request: Request| {
-        hand.net.deliver((client, p, Message::Request(request)));
-        let replies = hand.net.take(|(_, to, _)| *to == client);
-        replies.into_iter().map(|(.., message)| message).collect::<Vec<_>>()
-    };
-    ask(&mut hand, hold(one(), 2));
-    assert_eq!(hand.net.gauge(p, "held_merged_pieces"), 1);
-    ask(&mut hand, Request::Start(start(one())));
-    assert_eq!(hand.net.gauge(p, "held_merged_pieces"), 0);
+    hop.ask(Request::Hold(hop.hold(one(), 2)));
+    assert_eq!(hop.held(), 1);
+    hop.ask(Request::Start(hop.start(one())));
+    assert_eq!(hop.held(), 0);
     // The next leader knows it too.
     for restarts in [false, true] {
         if restarts {
-            hand.net.crash(p);
-            let fresh = Replica::new(p, hand.group.clone(), &hand.settings, Mutated::NONE);
-            hand.net.restart(p, fresh);
-            hand.net.pass(Duration::from_secs(1));
+            hop.restart_server();
         }
-        let replies = ask(&mut hand, hold(two(), 1));
-        assert_eq!(hand.net.gauge(p, "held_merged_pieces"), 0);
+        let replies = hop.ask(Request::Hold(hop.hold(two(), 1)));
+        assert_eq!(hop.held(), 0);
         let names_attempt = |message: &Message| matches!(message, Message::Reply(Reply::Started(started)) if started.attempts == [(0, 2)]);
         assert!(replies.iter().any(names_attempt), "{replies:?}");
     }
+}
+
+/// An attempt is given up. Then a request of it comes that was repeated.
+#[test]
+fn nothing_is_held_again_for_an_attempt_that_has_failed() {
+    let mut hop = Hop::new();
+    let hold = |hop: &Hop, attempt| hop.hold(occurrence(0, Datum::Int(0)), attempt);
+    hop.ask(Request::Hold(hold(&hop, 1)));
+    assert_eq!(hop.held(), 1);
+    hop.ask(Request::Release(hold(&hop, 1)));
+    assert_eq!(hop.held(), 0);
+    // The next leader knows it too.
+    for restarts in [false, true] {
+        if restarts {
+            hop.restart_server();
+        }
+        let replies = hop.ask(Request::Hold(hold(&hop, 1)));
+        assert_eq!(hop.held(), 0);
+        let is_failure = |message: &Message| match message {
+            Message::Reply(Reply::Hold(HoldReply { attempt, end, .. })) => {
+                (*attempt, end) == (1, &HoldEnd::NotHeld)
+            }
+            _ => false,
+        };
+        assert!(replies.iter().any(is_failure), "{replies:?}");
+    }
+    hop.ask(Request::Hold(hold(&hop, 2)));
+    assert_eq!(hop.held(), 1, "the next attempt can succeed");
 }

@@ -350,7 +350,7 @@ fn a_row_whose_key_is_known_in_part_has_changed_when_it_is_written_for_the_first
 
 // Rounds that do not wait.
 
-fn is_commit((.., message): &Envelope) -> bool {
+pub(super) fn is_commit((.., message): &Envelope) -> bool {
     matches!(message, Message::Request(Request::Commit(_)))
 }
 
@@ -363,6 +363,21 @@ pub(super) fn begin_to_add(hand: &mut Hand, inputs: [i64; 2]) -> Envelope {
     hand.begin(1, "add", &inputs[..1]);
     hand.net.settle_where(|envelope| !is_commit(envelope));
     hand.net.take_first(is_commit).expect("all is started")
+}
+
+/// A leader drops requests when too many pieces wait.
+#[test]
+fn pieces_that_have_waited_do_not_count_any_more() {
+    let (mut hand, inputs) = two_partitions();
+    let commit = begin_to_add(&mut hand, inputs);
+    let call = hand.begin(0, "get", &inputs);
+    for request in requests(&mut hand) {
+        hand.net.deliver(request);
+    }
+    assert_eq!(hand.net.gauge(r(0), "waiting_reads"), 1);
+    hand.net.deliver(commit);
+    assert_eq!(hand.net.gauge(r(0), "waiting_reads"), 0);
+    assert_eq!(results(&mut hand, call), [6, 0]);
 }
 
 /// Lets time pass until the client goes on. Returns how long it has paused, and the requests.
