@@ -1,7 +1,7 @@
 //! TPC-C.
 
 use serried_chop::tpcc::{LOADS, LOOKS, TRANSACTIONS as TPCC};
-use serried_chop::{Graph, check, compile, draw};
+use serried_chop::{Graph, check, check_and_merge, compile, draw};
 
 #[test]
 fn tpcc_compiles() {
@@ -57,4 +57,15 @@ fn procedures_that_load_are_deferred_in_a_set_of_their_own() {
     check(&mut set).unwrap();
     let pieces = set.procedures.iter().flat_map(|procedure| &procedure.pieces);
     assert!(pieces.clone().count() > 5 && pieces.clone().all(|piece| !piece.immediate));
+}
+
+/// Servers check types and bounds again, as a set may come from no compiler.
+#[test]
+fn servers_take_the_sets_of_tpcc() {
+    for text in [TPCC.to_owned(), [TPCC, LOADS].concat(), [TPCC, LOOKS].concat()] {
+        let mut set = compile(&text).unwrap();
+        assert_eq!(set.validate(), Ok(()));
+        check_and_merge(&mut set);
+        assert_eq!(set.validate(), Ok(()));
+    }
 }

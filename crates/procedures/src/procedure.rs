@@ -176,6 +176,18 @@ impl Piece {
         outputs.map_err(|refused| refused.of("piece", &self.name))
     }
 
+    /// The pieces whose outputs it uses.
+    pub fn uses(&self) -> impl Iterator<Item = PieceId> {
+        let lists = match &self.multiplicity {
+            Multiplicity::Once => &[][..],
+            Multiplicity::ForEach { arguments, .. } => arguments,
+        };
+        self.arguments.iter().chain(lists).filter_map(|argument| match argument {
+            Argument::Output(piece, _) => Some(*piece),
+            Argument::Input(_) | Argument::Element(_) | Argument::Index => None,
+        })
+    }
+
     /// How many occurrences it has at most.
     pub fn most_occurrences(&self) -> u32 {
         match self.multiplicity {

@@ -5,6 +5,7 @@ use core::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::Datum;
+use crate::limits::{MAX_DEPTH_OF_TYPE, MAX_PARTS_OF_TYPE, TooMuch};
 use crate::nested::nested;
 
 /// The type of a [`Datum`], with the greatest size that it may have.
@@ -97,6 +98,48 @@ impl Type {
         }
     }
 
+    /// Checks that the type is not too deep and not too large. Expressions build types of others, which could double with
+    /// each.
+    ///
+    /// # Errors
+    /// If it is.
+    pub fn check_size(&self) -> Result<(), TooMuch> {
+        match self.is_small(MAX_DEPTH_OF_TYPE, &mut 0) {
+            true => Ok(()),
+            false => Err(TooMuch(format!(
+                "a type nests at most {MAX_DEPTH_OF_TYPE} lists and records, and has at most {MAX_PARTS_OF_TYPE} fields in \
+                 all"
+            ))),
+        }
+    }
+
+    fn is_small(&self, depth: u32, parts: &mut usize) -> bool {
+        *parts += 1;
+        *parts <= MAX_PARTS_OF_TYPE
+            && match self {
+                Type::Bool | Type::Int | Type::String { .. } | Type::Bytes { .. } => true,
+                Type::List { element, .. } => depth > 0 && element.is_small(depth - 1, parts),
+                Type::Record(fields) => {
+                    depth > 0 && fields.iter().all(|field| field.of.is_small(depth - 1, parts))
+                }
+            }
+    }
+
+    /// The same type, with fields that have no names.
+    #[must_use]
+    pub fn shape(&self) -> Type {
+        match self {
+            Type::List { element, max } => {
+                Type::List { element: Box::new(element.shape()), max: *max }
+            }
+            Type::Record(fields) => {
+                let field = |field: &Field| Field { name: String::new(), of: field.of.shape() };
+                Type::Record(fields.iter().map(field).collect())
+            }
+            scalar => scalar.clone(),
+        }
+    }
+
     /// The greatest size of a datum of this type, in bytes of memory; saturates.
     pub fn max_bytes(&self) -> u64 {
         const DATUM: u64 = size_of::<Datum>() as u64;
@@ -180,7 +223,8 @@ impl fmt::Display for Type {
                 f.write_str("{")?;
                 for (at, Field { name, of }) in fields.iter().enumerate() {
                     let comma = if at == 0 { "" } else { ", " };
-                    write!(f, "{comma}{name}: {of}")?;
+                    let colon = if name.is_empty() { "" } else { ": " };
+                    write!(f, "{comma}{name}{colon}{of}")?;
                 }
                 f.write_str("}")
             }
@@ -270,6 +314,15 @@ mod tests {
         let one =
             list(Type::Int, 1).check(&Datum::list([Datum::Int(1), Datum::Int(2)])).unwrap_err();
         assert_eq!(one.to_string(), "wanted list of at most 1 int, found one of 2 elements");
+    }
+
+    #[test]
+    fn shapes_are_alike_whatever_their_names_are() {
+        let named =
+            |name: &str| list(Type::Record(vec![Field { name: name.to_owned(), of: line(3) }]), 2);
+        assert!(!named("a").holds(&named("b")));
+        assert_eq!(named("a").shape(), named("b").shape());
+        assert_eq!(named("a").shape().to_string(), "list of at most 2 {{int, string(3)}}");
     }
 
     #[test]

@@ -1,18 +1,21 @@
 //! Compilation of one expression of the Common Expression Language.
 //!
-//! The parser is that of the `cel` crate; types are checked here. The dialect is CEL without dynamic types, maps,
+//! The parser is that of the `cel` crate. `serried_procedures` infers types and costs. The dialect is CEL without dynamic types, maps,
 //! floating-point numbers, time and regular expressions. Arithmetic saturates where CEL fails, since a body must not
 //! fail once something is written.
 
-use cel::common::ast::{
-    CallExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr, SelectExpr, SourceInfo,
-    operators,
-};
-use serried_procedures::{Arithmetic, Code, Comparison, Datum, Field, Logic, Slot, Type};
+use std::rc::Rc;
 
-use super::cost::{BYTES_A_STEP, Cost, Typed};
+use cel::common::ast::{
+    CallExpr, EntryExpr, Expr, IdedExpr, LiteralValue, MapExpr, SelectExpr, SourceInfo, operators,
+};
+use serried_procedures::{
+    Arithmetic, Code, Comparison, Datum, Inferred, Logic, Mistyped, Slot, Type,
+};
+
 use super::scope::{Meaning, Scope};
-use crate::file::{Text, bound_type};
+use super::typed::Typed;
+use crate::file::Text;
 use crate::mistake::{Compiled, Misplaced};
 
 /// How deep parentheses and other brackets nest at most. It bounds the stack of the parser.
@@ -114,9 +117,7 @@ impl Compiler<'_, '_> {
         self.depth += 1;
         let compiled = self.compile_one(at);
         self.depth -= 1;
-        let compiled = compiled?;
-        bound_type(&compiled.of).map_err(|message| self.wrong(at, message))?;
-        Ok(compiled)
+        compiled
     }
 
     fn compile_one(&mut self, at: &IdedExpr) -> Compiled<Typed> {
@@ -124,12 +125,15 @@ impl Compiler<'_, '_> {
             Expr::Literal(literal) => self.literal(at, literal),
             Expr::Ident(name) => match self.scope.meaning(name, None) {
                 Ok(Meaning::Datum(code, of) | Meaning::Member(code, of)) => {
-                    Ok(Typed::known(code, of))
+                    self.known(at, code, of)
                 }
                 Err(message) => Err(self.wrong(at, message)),
             },
             Expr::Select(select) => self.select(at, select),
-            Expr::List(list) => self.list(at, list),
+            Expr::List(list) => {
+                let elements: Vec<&IdedExpr> = list.elements.iter().collect();
+                self.all(at, &elements, Code::List)
+            }
             Expr::Map(map) => self.record(at, map),
             Expr::Call(call) => self.call(at, call),
             Expr::Struct(_) | Expr::Comprehension(_) | Expr::Unspecified => {
@@ -138,17 +142,73 @@ impl Compiler<'_, '_> {
         }
     }
 
-    fn literal(&self, at: &IdedExpr, literal: &LiteralValue) -> Compiled<Typed> {
-        let (datum, of) = match literal {
-            LiteralValue::Boolean(bool) => (Datum::Bool(**bool), Type::Bool),
-            LiteralValue::Int(int) => (Datum::Int(**int), Type::Int),
-            LiteralValue::String(text) => {
-                (Datum::from(text.inner()), Type::String { max: text.inner().len() as u32 })
+    /// A datum that exists already. The outputs of all occurrences of a piece may be of a type that is too large.
+    fn known(&self, at: &IdedExpr, code: Code, of: Type) -> Compiled<Typed> {
+        of.check_size().map_err(|much| self.wrong(at, much.to_string()))?;
+        Ok(Typed::known(code, of))
+    }
+
+    /// An operation on compiled operands, which are at `places`.
+    fn operation(
+        &self,
+        at: &IdedExpr,
+        places: &[&IdedExpr],
+        code: Code,
+        operands: &[Inferred],
+    ) -> Compiled<Typed> {
+        match code.infer(operands) {
+            Ok(inferred) => Ok(Typed { code, inferred }),
+            Err(Mistyped { operand, message }) => {
+                let place = operand.and_then(|operand| places.get(operand).copied());
+                Err(self.wrong(place.unwrap_or(at), message))
             }
-            LiteralValue::Bytes(bytes) => (
-                Datum::Bytes(bytes.inner().into()),
-                Type::Bytes { max: bytes.inner().len() as u32 },
-            ),
+        }
+    }
+
+    fn unary(
+        &mut self,
+        at: &IdedExpr,
+        operand: &IdedExpr,
+        make: impl FnOnce(Box<Code>) -> Code,
+    ) -> Compiled<Typed> {
+        let (code, inferred) = self.compile(operand)?.operand();
+        self.operation(at, &[operand], make(code), &[inferred])
+    }
+
+    fn binary(
+        &mut self,
+        at: &IdedExpr,
+        left: &IdedExpr,
+        right: &IdedExpr,
+        make: impl FnOnce(Box<Code>, Box<Code>) -> Code,
+    ) -> Compiled<Typed> {
+        let (left_code, of_left) = self.compile(left)?.operand();
+        let (right_code, of_right) = self.compile(right)?.operand();
+        self.operation(at, &[left, right], make(left_code, right_code), &[of_left, of_right])
+    }
+
+    /// An operation on any number of operands.
+    fn all(
+        &mut self,
+        at: &IdedExpr,
+        operands: &[&IdedExpr],
+        make: impl FnOnce(Vec<Code>) -> Code,
+    ) -> Compiled<Typed> {
+        let (mut codes, mut inferred) = (Vec::new(), Vec::new());
+        for operand in operands {
+            let compiled = self.compile(operand)?;
+            codes.push(compiled.code);
+            inferred.push(compiled.inferred);
+        }
+        self.operation(at, operands, make(codes), &inferred)
+    }
+
+    fn literal(&self, at: &IdedExpr, literal: &LiteralValue) -> Compiled<Typed> {
+        let datum = match literal {
+            LiteralValue::Boolean(bool) => Datum::Bool(**bool),
+            LiteralValue::Int(int) => Datum::Int(**int),
+            LiteralValue::String(text) => Datum::from(text.inner()),
+            LiteralValue::Bytes(bytes) => Datum::Bytes(bytes.inner().into()),
             LiteralValue::Double(_) | LiteralValue::UInt(_) | LiteralValue::Null => {
                 return Err(self.wrong(
                     at,
@@ -156,7 +216,7 @@ impl Compiler<'_, '_> {
                 ));
             }
         };
-        Ok(Typed::known(Code::Constant(datum), of))
+        self.operation(at, &[], Code::Constant(datum), &[])
     }
 
     fn select(
@@ -166,50 +226,39 @@ impl Compiler<'_, '_> {
     ) -> Compiled<Typed> {
         if let Expr::Ident(first) = &operand.expr {
             return match self.scope.meaning(first, Some(field)) {
-                Ok(Meaning::Member(code, of)) => Ok(Typed::known(code, of)),
-                Ok(Meaning::Datum(code, of)) => self.field(at, Typed::known(code, of), field),
+                Ok(Meaning::Member(code, of)) => self.known(at, code, of),
+                Ok(Meaning::Datum(code, of)) => {
+                    self.field(at, operand, Typed::known(code, of), field)
+                }
                 Err(message) => Err(self.wrong(at, message)),
             };
         }
-        let operand = self.compile(operand)?;
-        self.field(at, operand, field)
+        let record = self.compile(operand)?;
+        self.field(at, operand, record, field)
     }
 
-    fn field(&self, at: &IdedExpr, record: Typed, name: &str) -> Compiled<Typed> {
-        let Type::Record(fields) = &record.of else {
-            return Err(self.wrong(
-                at,
-                format!("`.{name}` needs a record before it, and this is {}", record.of),
-            ));
+    fn field(
+        &self,
+        at: &IdedExpr,
+        operand: &IdedExpr,
+        record: Typed,
+        name: &str,
+    ) -> Compiled<Typed> {
+        let Type::Record(fields) = record.of() else {
+            let message =
+                format!("`.{name}` needs a record before it, and this is {}", record.of());
+            return Err(self.wrong(at, message));
         };
         let Some(place) = fields.iter().position(|field| field.name == name) else {
-            return Err(self.wrong(at, format!("there is no field `{name}` in {}", record.of)));
+            return Err(self.wrong(at, format!("there is no field `{name}` in {}", record.of())));
         };
-        let of = fields[place].of.clone();
-        Ok(record.then(of, |record| Code::Field(record, place as u16)))
-    }
-
-    fn list(&mut self, at: &IdedExpr, list: &ListExpr) -> Compiled<Typed> {
-        let elements = list
-            .elements
-            .iter()
-            .map(|element| self.compile(element))
-            .collect::<Compiled<Vec<_>>>()?;
-        let mut of: Option<Type> = None;
-        for element in &elements {
-            let joined = of.as_ref().map_or(Some(element.of.clone()), |of| of.join(&element.of));
-            of =
-                Some(joined.ok_or_else(|| self.wrong(at, "the elements of a list have one type"))?);
-        }
-        let of =
-            Type::List { element: Box::new(of.unwrap_or(Type::Bool)), max: elements.len() as u32 };
-        Ok(gather(elements, of, Code::List))
+        let (code, inferred) = record.operand();
+        self.operation(at, &[operand], Code::Field(code, place as u16), &[inferred])
     }
 
     /// A map literal whose keys are literal strings is a record.
     fn record(&mut self, at: &IdedExpr, map: &MapExpr) -> Compiled<Typed> {
-        let mut fields = Vec::new();
-        let mut values = Vec::new();
+        let (mut names, mut values) = (Vec::new(), Vec::new());
         for entry in &map.entries {
             let EntryExpr::MapEntry(entry) = &entry.expr else {
                 return Err(self.wrong(at, "a record is written as {\"name\": value}"));
@@ -219,72 +268,80 @@ impl Compiler<'_, '_> {
                     self.wrong(&entry.key, "the name of a record's field is a literal string")
                 );
             };
-            let value = self.compile(&entry.value)?;
-            fields.push(Field { name: name.inner().to_owned(), of: value.of.clone() });
-            values.push(value);
+            names.push(name.inner());
+            values.push(&entry.value);
         }
-        Ok(gather(values, Type::Record(fields), Code::Record))
+        let mut record = self.all(at, &values, Code::Record)?;
+        if let Type::Record(fields) = Rc::make_mut(&mut record.inferred.of) {
+            for (field, name) in fields.iter_mut().zip(names) {
+                field.name = name.to_owned();
+            }
+        }
+        Ok(record)
     }
 
     fn call(&mut self, at: &IdedExpr, call: &CallExpr) -> Compiled<Typed> {
         let name = call.func_name.as_str();
-        match (&call.target, name, call.args.as_slice()) {
-            (Some(list), "map", [element, body]) => self.map(list, element, None, Some(body)),
+        match (call.target.as_deref(), name, call.args.as_slice()) {
+            (Some(list), "map", [element, body]) => self.map(at, list, element, None, Some(body)),
             (Some(list), "map", [element, condition, body]) => {
-                self.map(list, element, Some(condition), Some(body))
+                self.map(at, list, element, Some(condition), Some(body))
             }
             (Some(list), "filter", [element, condition]) => {
-                self.map(list, element, Some(condition), None)
+                self.map(at, list, element, Some(condition), None)
             }
             (Some(list), "all", [element, condition]) => {
-                self.quantify(Logic::And, list, element, condition)
+                self.quantify(at, Logic::And, list, element, condition)
             }
             (Some(list), "exists", [element, condition]) => {
-                self.quantify(Logic::Or, list, element, condition)
+                self.quantify(at, Logic::Or, list, element, condition)
             }
             (None, "exists", [row]) => self.exists(row),
             (Some(target), "least" | "greatest", [left, right]) if matches!(&target.expr, Expr::Ident(math) if math == "math") =>
             {
                 let operation =
                     if name == "least" { Arithmetic::Least } else { Arithmetic::Greatest };
-                self.arithmetic(operation, left, right)
+                self.arithmetic(at, operation, left, right)
             }
-            (Some(target), "size" | "distinct" | "flatten" | "sum", []) => {
-                self.unary(at, name, target)
+            (Some(operand), "size", []) | (None, "size", [operand]) => {
+                self.unary(at, operand, Code::Size)
             }
-            (None, "size" | "sum", [operand]) => self.unary(at, name, operand),
-            (None, "string", [operand]) => {
-                let operand = self.compile_as(operand, &Type::Int)?;
-                // The longest is the least: 19 digits and a sign.
-                Ok(operand.then(Type::String { max: 20 }, Code::Decimal).allocating())
+            (Some(list), "sum", []) | (None, "sum", [list]) => self.unary(at, list, Code::Sum),
+            (Some(list), "distinct", []) => self.unary(at, list, Code::Distinct),
+            (Some(lists), "flatten", []) => self.unary(at, lists, Code::Flatten),
+            (None, "string", [operand]) => self.unary(at, operand, Code::Decimal),
+            (None, "left", [text, length]) => {
+                let length = self.literal_length(length)?;
+                self.unary(at, text, |text| Code::Left(text, length))
             }
-            (None, "left", [text, length]) => self.left(text, length),
-            (None, "range", [from, to, most]) => self.range(from, to, most),
+            (None, "range", [from, to, most]) => {
+                let most = self.literal_length(most)?;
+                self.binary(at, from, to, |from, to| Code::Range(from, to, most))
+            }
             (None, operators::CONDITIONAL, [condition, then, otherwise]) => {
                 self.conditional(at, condition, then, otherwise)
             }
-            (None, operators::LOGICAL_NOT, [operand]) => {
-                let operand = self.compile_as(operand, &Type::Bool)?;
-                Ok(operand.then(Type::Bool, Code::Not))
-            }
+            (None, operators::LOGICAL_NOT, [operand]) => self.unary(at, operand, Code::Not),
             (None, operators::NEGATE, [operand]) => {
-                let operand = self.compile_as(operand, &Type::Int)?;
-                let zero = Typed::known(Code::Constant(Datum::Int(0)), Type::Int);
-                Ok(zero.with(operand, Type::Int, |zero, operand| {
-                    Code::Arithmetic(Arithmetic::Subtract, zero, operand)
-                }))
+                let zero = self.operation(at, &[], Code::Constant(Datum::Int(0)), &[])?;
+                let ((zero, of_zero), (code, inferred)) =
+                    (zero.operand(), self.compile(operand)?.operand());
+                let code = Code::Arithmetic(Arithmetic::Subtract, zero, code);
+                self.operation(at, &[operand, operand], code, &[of_zero, inferred])
             }
             (None, operators::ADD, [left, right]) => self.add(at, left, right),
-            (None, operators::INDEX, [list, index]) => self.element(list, index),
-            (None, operators::IN, [operand, list]) => self.contains(at, operand, list),
+            (None, operators::INDEX, [list, index]) => self.binary(at, list, index, Code::Element),
+            (None, operators::IN, [operand, list]) => self.binary(at, operand, list, Code::In),
             (None, operator, [left, right]) => match binary(operator) {
                 Some(Binary::Logic(logic)) => {
-                    let (left, right) =
-                        (self.compile_as(left, &Type::Bool)?, self.compile_as(right, &Type::Bool)?);
-                    Ok(left.with(right, Type::Bool, |left, right| Code::Logic(logic, left, right)))
+                    self.binary(at, left, right, |left, right| Code::Logic(logic, left, right))
                 }
-                Some(Binary::Comparison(comparison)) => self.compare(at, comparison, left, right),
-                Some(Binary::Arithmetic(operation)) => self.arithmetic(operation, left, right),
+                Some(Binary::Comparison(comparison)) => {
+                    self.binary(at, left, right, |left, right| {
+                        Code::Compare(comparison, left, right)
+                    })
+                }
+                Some(Binary::Arithmetic(operation)) => self.arithmetic(at, operation, left, right),
                 None => Err(self.no_function(at, name)),
             },
             _ => Err(self.no_function(at, name)),
@@ -301,23 +358,14 @@ impl Compiler<'_, '_> {
         )
     }
 
-    /// Compiles an operand that has to have the shape of `wanted`. Sizes do not matter.
-    fn compile_as(&mut self, operand: &IdedExpr, wanted: &Type) -> Compiled<Typed> {
-        let compiled = self.compile(operand)?;
-        match compiled.of.join(wanted) {
-            Some(_) => Ok(compiled),
-            None => Err(self
-                .wrong(operand, format!("this is {}, and {wanted} is needed here", compiled.of))),
-        }
-    }
-
-    /// Compiles a list, and returns the type and the greatest number of its elements too.
-    fn compile_list(&mut self, operand: &IdedExpr) -> Compiled<(Typed, Type, u32)> {
-        let compiled = self.compile(operand)?;
-        match compiled.of.clone() {
-            Type::List { element, max } => Ok((compiled, *element, max)),
-            of => Err(self.wrong(operand, format!("this is {of}, and a list is needed here"))),
-        }
+    fn arithmetic(
+        &mut self,
+        at: &IdedExpr,
+        operation: Arithmetic,
+        left: &IdedExpr,
+        right: &IdedExpr,
+    ) -> Compiled<Typed> {
+        self.binary(at, left, right, |left, right| Code::Arithmetic(operation, left, right))
     }
 
     fn conditional(
@@ -327,117 +375,22 @@ impl Compiler<'_, '_> {
         then: &IdedExpr,
         otherwise: &IdedExpr,
     ) -> Compiled<Typed> {
-        let condition = self.compile_as(condition, &Type::Bool)?;
-        let (then, otherwise) = (self.compile(then)?, self.compile(otherwise)?);
-        let of = then.of.join(&otherwise.of).ok_or_else(|| {
-            self.wrong(
-                at,
-                format!(
-                    "one branch is {} and the other {}; they need one type",
-                    then.of, otherwise.of
-                ),
-            )
-        })?;
-        let cost = condition.cost.and(then.cost).and(otherwise.cost);
-        let code =
-            Code::If(Box::new(condition.code), Box::new(then.code), Box::new(otherwise.code));
-        Ok(Typed::new(code, of, cost))
+        let (condition_code, of_condition) = self.compile(condition)?.operand();
+        let (then_code, of_then) = self.compile(then)?.operand();
+        let (otherwise_code, of_otherwise) = self.compile(otherwise)?.operand();
+        let code = Code::If(condition_code, then_code, otherwise_code);
+        let operands = [of_condition, of_then, of_otherwise];
+        self.operation(at, &[condition, then, otherwise], code, &operands)
     }
 
     fn add(&mut self, at: &IdedExpr, left: &IdedExpr, right: &IdedExpr) -> Compiled<Typed> {
-        let (left, right) = (self.compile(left)?, self.compile(right)?);
-        let of = match (&left.of, &right.of) {
-            (Type::Int, Type::Int) => {
-                return Ok(left.with(right, Type::Int, |left, right| {
-                    Code::Arithmetic(Arithmetic::Add, left, right)
-                }));
-            }
-            (Type::String { max }, Type::String { max: other }) => {
-                Type::String { max: max.saturating_add(*other) }
-            }
-            (Type::Bytes { max }, Type::Bytes { max: other }) => {
-                Type::Bytes { max: max.saturating_add(*other) }
-            }
-            (Type::List { max, .. }, Type::List { max: other, .. }) => {
-                let joined = left.of.join(&right.of);
-                let Some(Type::List { element, .. }) = joined else {
-                    return Err(self.wrong(at, "lists are joined if their elements have one type"));
-                };
-                Type::List { element, max: max.saturating_add(*other) }
-            }
-            (left, right) => {
-                return Err(self.wrong(at, format!("{left} and {right} can't be added")));
-            }
+        let (left_code, of_left) = self.compile(left)?.operand();
+        let (right_code, of_right) = self.compile(right)?.operand();
+        let code = match (&*of_left.of, &*of_right.of) {
+            (Type::Int, Type::Int) => Code::Arithmetic(Arithmetic::Add, left_code, right_code),
+            _ => Code::Concatenate(left_code, right_code),
         };
-        Ok(left.with(right, of, Code::Concatenate).allocating())
-    }
-
-    fn arithmetic(
-        &mut self,
-        operation: Arithmetic,
-        left: &IdedExpr,
-        right: &IdedExpr,
-    ) -> Compiled<Typed> {
-        let left = self.compile_as(left, &Type::Int)?;
-        let right = self.compile_as(right, &Type::Int)?;
-        let divides = matches!(operation, Arithmetic::Divide | Arithmetic::Remainder);
-        let known = matches!(right.code, Code::Constant(Datum::Int(divisor)) if divisor != 0);
-        let whole =
-            left.with(right, Type::Int, |left, right| Code::Arithmetic(operation, left, right));
-        let may_fail = divides && !known;
-        Ok(if may_fail {
-            whole.failing("it divides by what may be zero; a literal other than 0 can't be")
-        } else {
-            whole
-        })
-    }
-
-    fn compare(
-        &mut self,
-        at: &IdedExpr,
-        comparison: Comparison,
-        left: &IdedExpr,
-        right: &IdedExpr,
-    ) -> Compiled<Typed> {
-        let (left, right) = (self.compile(left)?, self.compile(right)?);
-        if left.of.join(&right.of).is_none() {
-            return Err(self.wrong(at, format!("{} and {} can't be compared", left.of, right.of)));
-        }
-        let compared = left.of.max_bytes().min(right.of.max_bytes());
-        let whole =
-            left.with(right, Type::Bool, |left, right| Code::Compare(comparison, left, right));
-        Ok(whole.taking(compared / BYTES_A_STEP))
-    }
-
-    fn unary(&mut self, at: &IdedExpr, name: &str, operand: &IdedExpr) -> Compiled<Typed> {
-        if name == "size" {
-            let compiled = self.compile(operand)?;
-            let counted = match compiled.of {
-                Type::String { max } => max,
-                Type::Bytes { .. } | Type::List { .. } => 0,
-                _ => return Err(self.wrong(at, format!("{} has no size", compiled.of))),
-            };
-            let whole = compiled.then(Type::Int, Code::Size);
-            return Ok(whole.taking(u64::from(counted) / BYTES_A_STEP));
-        }
-        let (list, element, max) = self.compile_list(operand)?;
-        let steps = u64::from(max);
-        match (name, element) {
-            ("sum", Type::Int) => Ok(list.then(Type::Int, Code::Sum).taking(steps)),
-            ("distinct", _) => {
-                let of = list.of.clone();
-                // A search by halves for each, and a move of what is larger.
-                let steps = steps.saturating_mul(16 + steps / 8);
-                Ok(list.then(of, Code::Distinct).taking(steps).allocating())
-            }
-            ("flatten", Type::List { element, max: inner }) => {
-                let of = Type::List { element, max: max.saturating_mul(inner) };
-                Ok(list.then(of, Code::Flatten).allocating())
-            }
-            (_, element) => {
-                Err(self.wrong(at, format!("`{name}` can't be applied to a list of {element}")))
-            }
-        }
+        self.operation(at, &[left, right], code, &[of_left, of_right])
     }
 
     fn exists(&mut self, row: &IdedExpr) -> Compiled<Typed> {
@@ -458,26 +411,6 @@ impl Compiler<'_, '_> {
         }
     }
 
-    fn left(&mut self, text: &IdedExpr, length: &IdedExpr) -> Compiled<Typed> {
-        let length = self.literal_length(length)?;
-        let compiled = self.compile(text)?;
-        let of = match compiled.of {
-            Type::String { max } => Type::String { max: max.min(length) },
-            Type::Bytes { max } => Type::Bytes { max: max.min(length) },
-            of => {
-                return Err(self.wrong(text, format!("this is {of}, and a string is needed here")));
-            }
-        };
-        Ok(compiled.then(of, |text| Code::Left(text, length)).allocating())
-    }
-
-    fn range(&mut self, from: &IdedExpr, to: &IdedExpr, most: &IdedExpr) -> Compiled<Typed> {
-        let most = self.literal_length(most)?;
-        let (from, to) = (self.compile_as(from, &Type::Int)?, self.compile_as(to, &Type::Int)?);
-        let of = Type::List { element: Box::new(Type::Int), max: most };
-        Ok(from.with(to, of, |from, to| Code::Range(from, to, most)).allocating())
-    }
-
     fn literal_length(&self, at: &IdedExpr) -> Compiled<u32> {
         let literal = match &at.expr {
             Expr::Literal(LiteralValue::Int(int)) => u32::try_from(**int).ok(),
@@ -488,21 +421,13 @@ impl Compiler<'_, '_> {
         })
     }
 
-    fn element(&mut self, list: &IdedExpr, index: &IdedExpr) -> Compiled<Typed> {
-        let (list, element, _) = self.compile_list(list)?;
-        let index = self.compile_as(index, &Type::Int)?;
-        let whole = list.with(index, element, Code::Element);
-        Ok(whole.failing("it takes an element of a list that may be too short; `for_each` over several lists can't fail"))
-    }
-
-    fn contains(&mut self, at: &IdedExpr, operand: &IdedExpr, list: &IdedExpr) -> Compiled<Typed> {
-        let operand = self.compile(operand)?;
-        let (list, element, max) = self.compile_list(list)?;
-        if max > 0 && operand.of.join(&element).is_none() {
-            return Err(self.wrong(at, format!("a list of {element} has no {}", operand.of)));
-        }
-        let steps = u64::from(max).saturating_mul(1 + element.max_bytes() / BYTES_A_STEP);
-        Ok(operand.with(list, Type::Bool, Code::In).taking(steps))
+    /// Compiles a list, and returns the type of its elements too.
+    fn compile_list(&mut self, list: &IdedExpr) -> Compiled<(Box<Code>, Inferred, Type)> {
+        let compiled = self.compile(list)?;
+        let element = compiled.inferred.list().map(|(element, _)| element.clone());
+        let element = element.map_err(|wrong| self.wrong(list, wrong.message))?;
+        let (code, inferred) = compiled.operand();
+        Ok((code, inferred, element))
     }
 
     /// Compiles something in which the element of a list has a name.
@@ -525,55 +450,46 @@ impl Compiler<'_, '_> {
 
     fn map(
         &mut self,
+        at: &IdedExpr,
         list: &IdedExpr,
         name: &IdedExpr,
         condition: Option<&IdedExpr>,
         body: Option<&IdedExpr>,
     ) -> Compiled<Typed> {
-        let (list, element_type, max) = self.compile_list(list)?;
-        let (element, (condition, body)) =
-            self.with_element(name, element_type.clone(), |compiler| {
-                let condition = condition
-                    .map(|condition| compiler.compile_as(condition, &Type::Bool))
-                    .transpose()?;
+        let (list_code, of_list, of_element) = self.compile_list(list)?;
+        let (element, (condition_of_each, body_of_each)) =
+            self.with_element(name, of_element.clone(), |compiler| {
+                let condition =
+                    condition.map(|condition| compiler.compile(condition)).transpose()?;
                 Ok((condition, body.map(|body| compiler.compile(body)).transpose()?))
             })?;
-        let body = body.unwrap_or_else(|| Typed::known(Code::Slot(element), element_type));
-        let each = condition.as_ref().map_or(Cost::NONE, |condition| condition.cost).and(body.cost);
-        let cost = list.cost.and(each.times(max));
-        let of = Type::List { element: Box::new(body.of), max };
-        let condition = condition.map(|condition| Box::new(condition.code));
+        let body_of_each =
+            body_of_each.unwrap_or_else(|| Typed::known(Code::Slot(element), of_element));
+        let (condition_code, of_condition) = condition_of_each.map(Typed::operand).unzip();
+        let (body_code, of_body) = body_of_each.operand();
+        let operands: Vec<Inferred> =
+            [Some(of_list), of_condition, Some(of_body)].into_iter().flatten().collect();
+        let places: Vec<&IdedExpr> = [Some(list), condition, body].into_iter().flatten().collect();
         let code =
-            Code::Map { list: Box::new(list.code), element, condition, body: Box::new(body.code) };
-        Ok(Typed::new(code, of, cost).allocating())
+            Code::Map { list: list_code, element, condition: condition_code, body: body_code };
+        self.operation(at, &places, code, &operands)
     }
 
     fn quantify(
         &mut self,
+        at: &IdedExpr,
         logic: Logic,
         list: &IdedExpr,
         name: &IdedExpr,
         condition: &IdedExpr,
     ) -> Compiled<Typed> {
-        let (list, element_type, max) = self.compile_list(list)?;
-        let (element, condition) = self.with_element(name, element_type, |compiler| {
-            compiler.compile_as(condition, &Type::Bool)
-        })?;
-        let cost = list.cost.and(condition.cost.times(max));
-        let code = Code::Quantify {
-            logic,
-            list: Box::new(list.code),
-            element,
-            condition: Box::new(condition.code),
-        };
-        Ok(Typed::new(code, Type::Bool, cost))
+        let (list_code, of_list, of_element) = self.compile_list(list)?;
+        let (element, of_each) =
+            self.with_element(name, of_element, |compiler| compiler.compile(condition))?;
+        let (code, inferred) = of_each.operand();
+        let code = Code::Quantify { logic, list: list_code, element, condition: code };
+        self.operation(at, &[list, condition], code, &[of_list, inferred])
     }
-}
-
-/// A list or a record of these expressions.
-fn gather(parts: Vec<Typed>, of: Type, make: impl FnOnce(Vec<Code>) -> Code) -> Typed {
-    let cost = parts.iter().fold(Cost::NONE, |cost, part| cost.and(part.cost));
-    Typed::new(make(parts.into_iter().map(|part| part.code).collect()), of, cost).allocating()
 }
 
 enum Binary {

@@ -1,9 +1,9 @@
 //! Compilation of expressions.
 
-mod cost;
 mod expression;
 mod scope;
+mod typed;
 
-pub(crate) use cost::{Cost, Typed};
 pub(crate) use expression::compile;
 pub(crate) use scope::{Declared, DeclaredPiece, Scope, ScopedRow};
+pub(crate) use typed::Typed;

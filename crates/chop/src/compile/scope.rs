@@ -1,5 +1,6 @@
 //! What names mean in an expression.
 
+use serried_procedures::limits::MAX_SLOTS;
 use serried_procedures::{Argument, Code, Field, PieceId, Slot, Table, Type};
 
 use crate::mistake::{Compiled, Misplaced, Span};
@@ -7,10 +8,6 @@ use crate::mistake::{Compiled, Misplaced, Span};
 /// Slots from here on are not arguments. How many arguments there are is known when all is compiled;
 /// [`Scope::settle`] moves the others behind them.
 const BEHIND_ARGUMENTS: u16 = 1 << 15;
-
-/// How many slots a frame may have: arguments, columns that are read, named expressions, and elements of lists that
-/// expressions iterate.
-const MAX_SLOTS: usize = 4_096;
 
 /// What a procedure has said about itself so far. Pieces use the outputs of those above them.
 #[derive(Default)]

@@ -13,7 +13,6 @@ use toml::de::DeTable;
 
 pub(crate) use document::Text;
 use document::{Name, Section};
-pub(crate) use types::bound_type;
 
 use crate::mistake::{Compiled, Misplaced, Mistake};
 
@@ -70,6 +69,7 @@ fn compile_misplaced(text: &str) -> Compiled<ProcedureSet> {
         }
         set.procedures.push(procedure);
     }
+    debug_assert_eq!(set.validate(), Ok(()), "servers take what compiles");
     Ok(set)
 }
 

@@ -3,9 +3,9 @@
 //! Nothing is undone (002 §3.1, user-initiated aborts). So whatever can fail has to come before the first write on any
 //! server. A piece that can fail is executed when it is started, and no other piece that writes is started before it has
 //! ended. Within a piece, everything is evaluated before anything is written, so one piece that occurs once may both
-//! fail and write.
+//! fail and write. Servers check the order when they validate a set.
 
-use serried_procedures::{Argument, Multiplicity, PieceId};
+use serried_procedures::PieceId;
 
 use super::procedure::CompiledPiece;
 use crate::mistake::{Compiled, Misplaced};
@@ -62,25 +62,11 @@ fn comes_after(pieces: &[CompiledPiece], late: usize, early: usize) -> bool {
     false
 }
 
-/// The pieces whose outputs `arguments` use.
-pub(super) fn used(arguments: &[Argument]) -> impl Iterator<Item = PieceId> {
-    arguments.iter().filter_map(|argument| match argument {
-        Argument::Output(piece, _) => Some(*piece),
-        Argument::Input(_) | Argument::Element(_) | Argument::Index => None,
-    })
-}
-
 /// Marks the pieces that can't be deferred: their outputs are needed, or they can fail.
 pub(super) fn find_needed(pieces: &mut [CompiledPiece]) {
     let mut needed: Vec<bool> = pieces.iter().map(|compiled| compiled.fails.is_some()).collect();
     for CompiledPiece { piece, .. } in pieces.iter() {
-        let lists: &[Argument] = match &piece.multiplicity {
-            Multiplicity::Once => &[],
-            Multiplicity::ForEach { arguments, .. } => arguments,
-        };
-        for PieceId(used) in used(&piece.arguments).chain(used(lists)) {
-            needed[usize::from(used)] = true;
-        }
+        piece.uses().for_each(|PieceId(used)| needed[usize::from(used)] = true);
     }
     for (compiled, needed) in pieces.iter_mut().zip(needed) {
         compiled.piece.needed |= needed;

@@ -1,33 +1,18 @@
 //! Pieces of a procedure of a file.
 
+use serried_procedures::limits::{
+    MAX_LISTS, MAX_NAMED, MAX_OTHERWISE, MAX_OUTPUTS, MAX_READS, MAX_ROWS,
+};
 use serried_procedures::{
-    Body, Check, Code, Field, Multiplicity, Piece, RowAccess, Slot, Table, Type, WriteColumn,
+    Body, Check, Code, Cost, Field, Multiplicity, Piece, RowAccess, Slot, Table, Type, WriteColumn,
 };
 use toml::de::DeValue;
 
+use super::check_name;
 use super::document::{Entry, Name, Section, Text};
 use super::procedure::{CompiledPiece, limit};
-use super::{check_name, order};
-use crate::compile::{self, Cost, Declared, Scope, ScopedRow, Typed};
+use crate::compile::{self, Declared, Scope, ScopedRow, Typed};
 use crate::mistake::{Compiled, Misplaced, Span};
-
-/// How many rows a piece may use.
-const MAX_ROWS: usize = 64;
-
-/// How many lists a piece may iterate in parallel.
-const MAX_LISTS: usize = 64;
-
-/// How many expressions of a piece may have names.
-const MAX_NAMED: usize = 256;
-
-/// How many outputs a piece may have.
-const MAX_OUTPUTS: usize = 256;
-
-/// How many entries the `reads` of a piece may have.
-const MAX_READS: usize = 1_024;
-
-/// How many bytes the text of a check may have.
-const MAX_OTHERWISE: usize = 1_024;
 
 pub(super) fn compile(
     name: &Name<'_>,
@@ -82,23 +67,19 @@ pub(super) fn compile(
     settle_body(&mut body, &mut settle);
     body.slots = slots;
     body.can_fail = fails.is_some();
-    let lists = match &multiplicity {
-        Multiplicity::Once => &[][..],
-        Multiplicity::ForEach { arguments, .. } => arguments,
-    };
-    let mut after: Vec<_> = order::used(&arguments).chain(order::used(lists)).collect();
-    after.sort_unstable();
-    after.dedup();
-    let piece = Piece {
+    let mut piece = Piece {
         name: name.text.to_owned(),
         multiplicity,
         arguments,
         argument_types,
         body,
-        after,
+        after: Vec::new(),
         needed: false,
         immediate: false,
     };
+    piece.after = piece.uses().collect();
+    piece.after.sort_unstable();
+    piece.after.dedup();
     Ok(CompiledPiece { piece, fails, occurrences, steps })
 }
 
@@ -129,14 +110,14 @@ fn multiplicity(
         scope.refuse_taken(name.text, &name.span)?;
         let text = entry.text("what is iterated", source)?;
         let compiled = compile::compile(&text, &mut scope)?;
-        limit(&text.span, compiled.cost)?;
+        limit(&text.span, compiled.inferred.cost)?;
         note_failure(&mut fails, &text, &compiled);
-        let Type::List { element, max } = compiled.of else {
-            let message = format!("this is {}, and `for_each` needs a list", compiled.of);
+        let Ok((element, max)) = compiled.inferred.list() else {
+            let message = format!("this is {}, and `for_each` needs a list", compiled.of());
             return Err(Misplaced { at: text.start, message });
         };
         least = least.min(max);
-        elements.push(Field { name: name.text.to_owned(), of: *element });
+        elements.push(Field { name: name.text.to_owned(), of: element.clone() });
         codes.push(compiled.code);
     }
     let (arguments, slots, mut settle) = scope.settle(section.span())?;
@@ -148,7 +129,7 @@ fn multiplicity(
 type Failing = Option<(usize, String)>;
 
 fn note_failure(fails: &mut Failing, text: &Text<'_>, compiled: &Typed) {
-    if let (None, Some(how)) = (&fails, compiled.cost.fails) {
+    if let (None, Some(how)) = (&fails, compiled.inferred.cost.fails) {
         *fails = Some((text.start, how.to_owned()));
     }
 }
@@ -176,7 +157,7 @@ impl<'c, 't> PieceCompiler<'c, 't> {
     fn compile(&mut self, text: &Text<'_>) -> Compiled<Typed> {
         let compiled = compile::compile(text, &mut self.scope)?;
         note_failure(&mut self.fails, text, &compiled);
-        self.cost = self.cost.and(compiled.cost);
+        self.cost = self.cost.and(compiled.inferred.cost);
         Ok(compiled)
     }
 
@@ -284,10 +265,13 @@ impl<'c, 't> PieceCompiler<'c, 't> {
         for (at, (part, entry)) in table.key.iter().zip(parts).enumerate() {
             let text = entry.text("a part of a key", self.source)?;
             let compiled = self.compile(&text)?;
-            if !part.of.holds(&compiled.of) {
+            if !part.of.holds(compiled.of()) {
                 let message = format!(
                     "`{}` of table `{}` is {}, and this is {}",
-                    part.name, table.name, part.of, compiled.of
+                    part.name,
+                    table.name,
+                    part.of,
+                    compiled.of()
                 );
                 return Err(Misplaced { at: text.start, message });
             }
@@ -347,7 +331,7 @@ impl<'c, 't> PieceCompiler<'c, 't> {
             self.scope.refuse_taken(name.text, &name.span)?;
             let text = entry.text("an expression", self.source)?;
             let compiled = self.compile(&text)?;
-            let slot = self.scope.add_named(name.text, compiled.of);
+            let slot = self.scope.add_named(name.text, compiled.of().clone());
             self.body.named.push((slot, compiled.code));
         }
         Ok(())
@@ -380,10 +364,10 @@ impl<'c, 't> PieceCompiler<'c, 't> {
 
     fn compile_bool(&mut self, text: &Text<'_>, what: &str) -> Compiled<Code> {
         let compiled = self.compile(text)?;
-        if compiled.of != Type::Bool {
+        if *compiled.of() != Type::Bool {
             return Err(Misplaced {
                 at: text.start,
-                message: format!("{what} is bool, and this is {}", compiled.of),
+                message: format!("{what} is bool, and this is {}", compiled.of()),
             });
         }
         Ok(compiled.code)
@@ -404,13 +388,13 @@ impl<'c, 't> PieceCompiler<'c, 't> {
                 let text = entry.text("what is written", self.source)?;
                 let compiled = self.compile(&text)?;
                 let of = &table.columns[place].of;
-                if !of.holds(&compiled.of) {
+                if !of.holds(compiled.of()) {
                     let message = format!(
                         "column `{}` of table `{}` is {of}, and this is {}{}",
                         column.text,
                         table.name,
-                        compiled.of,
-                        if of.join(&compiled.of).is_some() {
+                        compiled.of(),
+                        if of.join(compiled.of()).is_some() {
                             "; `left(text, bytes)` shortens a string"
                         } else {
                             ""
@@ -446,9 +430,8 @@ impl<'c, 't> PieceCompiler<'c, 't> {
             check_name(&name)?;
             let text = entry.text("an output", self.source)?;
             let compiled = self.compile(&text)?;
-            self.body
-                .outputs
-                .push((Field { name: name.text.to_owned(), of: compiled.of }, compiled.code));
+            let field = Field { name: name.text.to_owned(), of: compiled.of().clone() };
+            self.body.outputs.push((field, compiled.code));
         }
         Ok(())
     }

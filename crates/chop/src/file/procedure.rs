@@ -1,30 +1,12 @@
 //! Procedures of a file.
 
-use serried_procedures::{Field, Piece, Procedure, Returned, Table};
+use serried_procedures::limits::{MAX_INPUTS, MAX_PIECES, MAX_RESULTS, check_call, check_data};
+use serried_procedures::{Cost, Field, Piece, Procedure, Returned, Table};
 
 use super::document::{Entry, Name};
 use super::{check_name, order, piece, types};
-use crate::compile::{self, Cost, Declared, DeclaredPiece, Scope};
+use crate::compile::{self, Declared, DeclaredPiece, Scope};
 use crate::mistake::{Compiled, Misplaced, Span};
-
-/// How many pieces a procedure may have.
-const MAX_PIECES: usize = 64;
-
-/// How many inputs a procedure may have.
-const MAX_INPUTS: usize = 256;
-
-/// How many results a procedure may have.
-const MAX_RESULTS: usize = 256;
-
-/// How many occurrences of pieces a call may have.
-const MAX_OCCURRENCES: u64 = 10_000;
-
-/// How many steps all pieces of a call may take. A server executes a piece at a time, but many may be due at once, and then
-/// nothing else happens on its core: 1,000,000 steps take about 6 ms.
-const MAX_STEPS: u64 = 10_000_000;
-
-/// How many bytes of data a call may take up, beside its inputs.
-const MAX_DATA: u64 = 16 << 20;
 
 /// A piece, with what the order of the procedure's pieces depends on.
 pub(super) struct CompiledPiece {
@@ -68,23 +50,9 @@ pub(super) fn compile(
             format!("a procedure has 1 to {MAX_PIECES} pieces"),
         ));
     }
-    let occurrences: u64 = pieces.iter().map(|piece| u64::from(piece.occurrences)).sum();
-    if occurrences > MAX_OCCURRENCES {
-        let message = format!(
-            "a call may have {occurrences} occurrences of pieces, and the limit is {MAX_OCCURRENCES}; lower the `max` of the \
-             lists that `for_each` iterates"
-        );
-        return Err(Misplaced::new(&name.span, message));
-    }
-    let steps_of = |piece: &CompiledPiece| piece.steps.saturating_mul(u64::from(piece.occurrences));
-    let steps = pieces.iter().map(steps_of).fold(0, u64::saturating_add);
-    if steps > MAX_STEPS {
-        let message = format!(
-            "the pieces of a call take up to {steps} steps together, and the limit is {MAX_STEPS}; lower the `max` of the \
-             lists that `for_each` iterates, or of those that its pieces use"
-        );
-        return Err(Misplaced::new(&name.span, message));
-    }
+    let each = pieces.iter().map(|piece| (piece.occurrences, piece.steps));
+    check_call(&each.collect::<Vec<_>>())
+        .map_err(|much| Misplaced::new(&name.span, much.to_string()))?;
     let read_only = pieces.iter().all(|compiled| !compiled.piece.body.writes());
     if !read_only {
         order::order(&mut pieces)?;
@@ -104,14 +72,7 @@ pub(super) fn compile(
         returns,
         ordered: false,
     };
-    let data = procedure.max_bytes(tables);
-    if data > MAX_DATA {
-        let message = format!(
-            "what the pieces of a call get, return and write takes up to {data} bytes, or so do its results, and the limit \
-             is {MAX_DATA}; lower the `max` of the lists and the lengths of the strings in inputs and columns"
-        );
-        return Err(Misplaced::new(&name.span, message));
-    }
+    check_data(&procedure, tables).map_err(|much| Misplaced::new(&name.span, much.to_string()))?;
     Ok(procedure)
 }
 
@@ -125,34 +86,18 @@ fn returned(
     let text = entry.text("a result", source)?;
     let mut scope = Scope::new(declared);
     let compiled = compile::compile(&text, &mut scope)?;
-    limit(&text.span, compiled.cost)?;
-    if let Some(how) = compiled.cost.fails.filter(|_| !read_only) {
+    limit(&text.span, compiled.inferred.cost)?;
+    if let Some(how) = compiled.inferred.cost.fails.filter(|_| !read_only) {
         let message = format!("this can fail when the call has written: {how}");
         return Err(Misplaced { at: text.start, message });
     }
     let (arguments, slots, mut settle) = scope.settle(&text.span)?;
-    let mut code = compiled.code;
+    let (of, mut code) = (compiled.of().clone(), compiled.code);
     code.for_each_slot(&mut settle);
-    Ok(Returned {
-        field: Field { name: name.text.to_owned(), of: compiled.of },
-        arguments,
-        code,
-        slots,
-    })
+    Ok(Returned { field: Field { name: name.text.to_owned(), of }, arguments, code, slots })
 }
 
 /// Refuses what takes too long or too much.
-pub(super) fn limit(at: &Span, Cost { steps, bytes, .. }: Cost) -> Compiled<()> {
-    const MAX_STEPS: u64 = 1_000_000;
-    const MAX_BYTES: u64 = 4 << 20;
-    let (what, found, most) = match (steps > MAX_STEPS, bytes > MAX_BYTES) {
-        (true, _) => ("steps", steps, MAX_STEPS),
-        (false, true) => ("bytes of memory", bytes, MAX_BYTES),
-        (false, false) => return Ok(()),
-    };
-    let message = format!(
-        "this takes up to {found} {what}, and the limit is {most}; lower the `max` of the lists and the lengths of the \
-         strings that it uses"
-    );
-    Err(Misplaced::new(at, message))
+pub(super) fn limit(at: &Span, cost: Cost) -> Compiled<()> {
+    cost.check().map_err(|much| Misplaced::new(at, much.to_string()))
 }

@@ -1,17 +1,12 @@
 //! Tables of a file.
 
+use serried_procedures::limits::{MAX_COLUMNS, MAX_KEY};
 use serried_procedures::{Column, Field, Table, Type};
 use toml::de::DeValue;
 
 use super::document::{Entry, Name};
 use super::{check_name, types};
 use crate::mistake::{Compiled, Misplaced};
-
-/// How many parts a key may have.
-const MAX_KEY: usize = 8;
-
-/// How many columns a table may have.
-const MAX_COLUMNS: usize = 256;
 
 pub(super) fn compile(name: &Name<'_>, entry: Entry<'_>, source: &str) -> Compiled<Table> {
     let section = entry.section(&format!("table `{}`", name.text))?;

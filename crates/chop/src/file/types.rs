@@ -16,40 +16,10 @@ const MAX_LENGTH: u32 = 1 << 20;
 /// How deep lists and records nest at most in a type that a file writes.
 const MAX_DEPTH: u32 = 8;
 
-/// How deep lists and records nest at most in the type of an expression. It bounds the stack of all that walks through a
-/// type or a datum.
-const MAX_DEPTH_OF_RESULTS: u32 = 32;
-
-/// How many types a type consists of at most: itself, and those of all its fields and elements.
-const MAX_PARTS: u32 = 128;
-
-/// Refuses a type that is too deep or too large. Expressions build types of others, which could double with each.
-pub(crate) fn bound_type(of: &Type) -> Result<(), String> {
-    let mut parts = 0;
-    if !is_bounded(of, MAX_DEPTH_OF_RESULTS, &mut parts) {
-        return Err(format!(
-            "a type nests at most {MAX_DEPTH_OF_RESULTS} lists and records, and has at most {MAX_PARTS} fields in all"
-        ));
-    }
-    Ok(())
-}
-
-fn is_bounded(of: &Type, depth: u32, parts: &mut u32) -> bool {
-    *parts += 1;
-    *parts <= MAX_PARTS
-        && match of {
-            Type::Bool | Type::Int | Type::String { .. } | Type::Bytes { .. } => true,
-            Type::List { element, .. } => depth > 0 && is_bounded(element, depth - 1, parts),
-            Type::Record(fields) => {
-                depth > 0 && fields.iter().all(|field| is_bounded(&field.of, depth - 1, parts))
-            }
-        }
-}
-
 /// A type: `"int"`, `"string(20)"`, `{ list = "int", max = 5 }` or `{ field = "int", other = "bool" }`.
 pub(super) fn compile(entry: Entry<'_>, source: &str) -> Compiled<Type> {
     let of = compile_nested(entry, source, 0)?;
-    bound_type(&of).map_err(|message| Misplaced::new(&entry.span(), message))?;
+    of.check_size().map_err(|much| Misplaced::new(&entry.span(), much.to_string()))?;
     Ok(of)
 }
 
