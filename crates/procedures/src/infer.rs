@@ -6,7 +6,6 @@ use core::fmt;
 use std::rc::Rc;
 
 use crate::cost::BYTES_A_STEP;
-use crate::limits::MAX_PARTS_OF_TYPE;
 use crate::{Arithmetic, Code, Cost, Datum, Field, Type};
 
 /// What is known of an expression before it is evaluated.
@@ -93,37 +92,38 @@ impl Code {
     pub fn infer(&self, operands: &[Inferred]) -> Result<Inferred, Mistyped> {
         let (of, cost) = self.infer_unbounded(operands)?;
         of.check_size().map_err(|much| Mistyped::whole(much.to_string()))?;
-        Ok(Inferred { of: Rc::new(of), cost })
+        Ok(Inferred { of, cost })
     }
 
-    fn infer_unbounded(&self, operands: &[Inferred]) -> Result<(Type, Cost), Mistyped> {
+    fn infer_unbounded(&self, operands: &[Inferred]) -> Result<(Rc<Type>, Cost), Mistyped> {
         let cost = operands.iter().fold(Cost::STEP, |cost, operand| cost.and(operand.cost));
+        let typed = |of: Type, cost: Cost| Ok((Rc::new(of), cost));
         let allocated = |of: Type| {
             let cost = cost.and_datum(&of);
-            Ok((of, cost))
+            typed(of, cost)
         };
         match (self, operands) {
-            (Code::Constant(datum), []) => Ok((scalar(datum)?, cost)),
+            (Code::Constant(datum), []) => typed(scalar(datum)?, cost),
             (Code::Field(_, at), [record]) => {
                 let Type::Record(fields) = &*record.of else {
                     return Err(Mistyped { operand: Some(0), ..needs(&record.of, "a record") });
                 };
                 let field = fields.get(usize::from(*at));
                 let none = || Mistyped::whole(format!("there is no field {at} in {}", record.of));
-                Ok((field.ok_or_else(none)?.of.clone(), cost))
+                typed(field.ok_or_else(none)?.of.clone(), cost)
             }
             (Code::Not(_), [_]) => {
                 expect(operands, 0, &Type::Bool)?;
-                Ok((Type::Bool, cost))
+                typed(Type::Bool, cost)
             }
             (Code::Logic(..), [_, _]) => {
                 expect(operands, 0, &Type::Bool)?;
                 expect(operands, 1, &Type::Bool)?;
-                Ok((Type::Bool, cost))
+                typed(Type::Bool, cost)
             }
             (Code::If(..), [_, then, otherwise]) => {
                 expect(operands, 0, &Type::Bool)?;
-                let joined = then.of.join(&otherwise.of).ok_or_else(|| {
+                let joined = join(&then.of, &otherwise.of).ok_or_else(|| {
                     let (then, otherwise) = (&then.of, &otherwise.of);
                     Mistyped::whole(format!(
                         "one branch is {then} and the other {otherwise}; they need one type"
@@ -133,11 +133,11 @@ impl Code {
             }
             (Code::Compare(..), [left, right]) => {
                 let (left, right) = (&left.of, &right.of);
-                if left.join(right).is_none() {
+                if join(left, right).is_none() {
                     return Err(Mistyped::whole(format!("{left} and {right} can't be compared")));
                 }
                 let compared = left.max_bytes().min(right.max_bytes());
-                Ok((Type::Bool, cost.and_steps(compared / BYTES_A_STEP)))
+                typed(Type::Bool, cost.and_steps(compared / BYTES_A_STEP))
             }
             (Code::Arithmetic(operation, _, right), [_, _]) => {
                 expect(operands, 0, &Type::Int)?;
@@ -145,7 +145,7 @@ impl Code {
                 let divides = matches!(operation, Arithmetic::Divide | Arithmetic::Remainder);
                 let known = matches!(**right, Code::Constant(Datum::Int(divisor)) if divisor != 0);
                 let how = "it divides by what may be zero; a literal other than 0 can't be";
-                Ok((Type::Int, if divides && !known { cost.failing(how) } else { cost }))
+                typed(Type::Int, if divides && !known { cost.failing(how) } else { cost })
             }
             (Code::Concatenate(..), [left, right]) => {
                 allocated(concatenation(&left.of, &right.of)?)
@@ -156,17 +156,17 @@ impl Code {
                     Type::Bytes { .. } | Type::List { .. } => 0,
                     of => return Err(Mistyped::whole(format!("{of} has no size"))),
                 };
-                Ok((Type::Int, cost.and_steps(counted / BYTES_A_STEP)))
+                typed(Type::Int, cost.and_steps(counted / BYTES_A_STEP))
             }
             (Code::Sum(_), [_]) => match list(operands, 0)? {
-                (Type::Int, max) => Ok((Type::Int, cost.and_steps(u64::from(max)))),
+                (Type::Int, max) => typed(Type::Int, cost.and_steps(u64::from(max))),
                 (element, _) => Err(not_applied("sum", element)),
             },
             (Code::Element(..), [_, _]) => {
                 let (element, _) = list(operands, 0)?;
                 expect(operands, 1, &Type::Int)?;
                 let how = "it takes an element of a list that may be too short; `for_each` over several lists can't fail";
-                Ok((element.clone(), cost.failing(how)))
+                typed(element.clone(), cost.failing(how))
             }
             (Code::In(..), [operand, _]) => {
                 let (element, max) = list(operands, 1)?;
@@ -175,7 +175,7 @@ impl Code {
                     return Err(Mistyped::whole(message));
                 }
                 let each = 1 + element.max_bytes() / BYTES_A_STEP;
-                Ok((Type::Bool, cost.and_steps(u64::from(max).saturating_mul(each))))
+                typed(Type::Bool, cost.and_steps(u64::from(max).saturating_mul(each)))
             }
             (Code::Left(_, length), [text]) => match &*text.of {
                 Type::String { max } => allocated(Type::String { max: *max.min(length) }),
@@ -196,7 +196,7 @@ impl Code {
                 let steps = u64::from(list(operands, 0)?.1);
                 // A search by halves for each, and a move of what is larger.
                 let cost = cost.and_steps(steps.saturating_mul(16 + steps / 8));
-                Ok(((*operand.of).clone(), cost.and_datum(&operand.of)))
+                Ok((operand.of.clone(), cost.and_datum(&operand.of)))
             }
             (Code::Flatten(_), [_]) => match list(operands, 0)? {
                 (Type::List { element, max: inner }, max) => {
@@ -205,14 +205,12 @@ impl Code {
                 (element, _) => Err(not_applied("flatten", element)),
             },
             (Code::List(_), elements) => {
-                allocated(list_of(&joined(elements)?, length(elements.len())))
+                allocated(list_of(&*joined(elements)?, length(elements.len())))
             }
             (Code::Record(_), values) => {
-                // A type of so many fields would be refused. It is not made, as it may be very large.
-                let fields = values.iter().take(MAX_PARTS_OF_TYPE);
                 let field =
                     |value: &Inferred| Field { name: String::new(), of: (*value.of).clone() };
-                allocated(Type::Record(fields.map(field).collect()))
+                allocated(Type::Record(values.iter().map(field).collect()))
             }
             (Code::Map { condition, .. }, [of, each @ .., body])
                 if each.len() == usize::from(condition.is_some()) =>
@@ -225,12 +223,12 @@ impl Code {
                 let cost = Cost::STEP.and(of.cost).and(each.times(max));
                 let of = list_of(&body.of, max);
                 let cost = cost.and_datum(&of);
-                Ok((of, cost))
+                typed(of, cost)
             }
             (Code::Quantify { .. }, [of, condition]) => {
                 let (_, max) = list(operands, 0)?;
                 expect(operands, 1, &Type::Bool)?;
-                Ok((Type::Bool, Cost::STEP.and(of.cost).and(condition.cost.times(max))))
+                typed(Type::Bool, Cost::STEP.and(of.cost).and(condition.cost.times(max)))
             }
             _ => Err(Mistyped::whole("too many or too few operands are known")),
         }
@@ -268,19 +266,57 @@ fn concatenation(left: &Type, right: &Type) -> Result<Type, Mistyped> {
     }
 }
 
-/// The type that holds all elements of a list.
-fn joined(elements: &[Inferred]) -> Result<Type, Mistyped> {
-    let Some((first, others)) = elements.split_first() else { return Ok(Type::Bool) };
-    let mut of = (*first.of).clone();
-    for other in others {
-        if !of.holds(&other.of) {
-            let joined = of.join(&other.of);
-            of = joined.ok_or_else(|| Mistyped::whole("the elements of a list have one type"))?;
-        }
+/// The type that holds the data of both. Most types are those of the same slots, or hold each other, and are not made anew.
+fn join(left: &Rc<Type>, right: &Rc<Type>) -> Option<Rc<Type>> {
+    match Rc::ptr_eq(left, right) || left.holds(right) {
+        true => Some(left.clone()),
+        false => left.join(right).map(Rc::new),
     }
-    Ok(of)
+}
+
+/// The type that holds all elements of a list.
+fn joined(elements: &[Inferred]) -> Result<Rc<Type>, Mistyped> {
+    let Some((first, others)) = elements.split_first() else { return Ok(Rc::new(Type::Bool)) };
+    others.iter().try_fold(first.of.clone(), |of, other| {
+        join(&of, &other.of).ok_or_else(|| Mistyped::whole("the elements of a list have one type"))
+    })
 }
 
 fn not_applied(name: &str, element: &Type) -> Mistyped {
     Mistyped::whole(format!("`{name}` can't be applied to a list of {element}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Slot;
+
+    const DATUM: u64 = size_of::<Datum>() as u64;
+
+    /// The steps of an operation on data that exist, and the bytes that it allocates.
+    fn cost(code: &Code, operands: &[&Type]) -> (u64, u64) {
+        let known = |of: &&Type| Inferred::known(Rc::new((*of).clone()));
+        let operands: Vec<Inferred> = operands.iter().map(known).collect();
+        let cost = code.infer(&operands).unwrap().cost;
+        (cost.steps - operands.len() as u64 - 1, cost.bytes)
+    }
+
+    #[test]
+    fn what_is_looked_at_and_copied_costs_steps() {
+        let slot = || Box::new(Code::Slot(Slot(0)));
+        let (text, long) = (Type::String { max: 640 }, Type::String { max: 6_400 });
+        let (ints, texts) = (list_of(&Type::Int, 100), list_of(&text, 100));
+        let compare = Code::Compare(crate::Comparison::Equal, slot(), slot());
+        assert_eq!(cost(&compare, &[&text, &long]), ((640 + DATUM) / 64, 0));
+        assert_eq!(cost(&Code::Size(slot()), &[&text]), (10, 0));
+        assert_eq!(cost(&Code::Size(slot()), &[&texts]), (0, 0));
+        assert_eq!(cost(&Code::Sum(slot()), &[&ints]), (100, 0));
+        assert_eq!(cost(&Code::In(slot(), slot()), &[&Type::Int, &ints]), (100, 0));
+        let each = 1 + (640 + DATUM) / 64;
+        assert_eq!(cost(&Code::In(slot(), slot()), &[&text, &texts]), (100 * each, 0));
+        let bytes = 101 * DATUM;
+        assert_eq!(cost(&Code::Distinct(slot()), &[&ints]), (100 * 28 + bytes / 64, bytes));
+        let bytes = 7_040 + DATUM;
+        assert_eq!(cost(&Code::Concatenate(slot(), slot()), &[&text, &long]), (bytes / 64, bytes));
+    }
 }

@@ -49,6 +49,10 @@ pub const MAX_OTHERWISE: usize = 1_024;
 /// expressions iterate.
 pub const MAX_SLOTS: usize = 4_096;
 
+/// How many operations, constants and slots an expression may have. The compiler makes fewer, as it bounds the text: at most
+/// two of a word or sign.
+pub const MAX_OPERATIONS: usize = 1_024;
+
 /// How many steps a piece, a list to iterate or a result may take.
 pub const MAX_STEPS: u64 = 1_000_000;
 

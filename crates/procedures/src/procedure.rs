@@ -94,7 +94,7 @@ pub enum Multiplicity {
 }
 
 /// Something that the coordinator of a call knows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum Argument {
     /// An input, by its place.
     Input(u16),

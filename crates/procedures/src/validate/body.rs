@@ -4,17 +4,16 @@ use std::rc::Rc;
 
 use super::frame::Frame;
 use super::{Checked, Shaped, at_most, check, check_holds, found, quoted, shape};
-use crate::limits::{MAX_NAMED, MAX_OTHERWISE, MAX_OUTPUTS, MAX_READS, MAX_ROWS};
+use crate::limits::{MAX_NAMED, MAX_OTHERWISE, MAX_READS, MAX_ROWS};
 use crate::{Body, Code, Cost, RowAccess, Type, WriteColumn};
 
 /// Checks a body in a frame with its arguments. Returns what it takes.
 pub(super) fn validate(body: &Body, frame: Frame, tables: &[Shaped<'_>]) -> Checked<Cost> {
-    let Body { rows, named, checks, outputs, .. } = body;
+    let Body { rows, named, checks, .. } = body;
     check(!rows.is_empty(), || "it uses no row".to_owned())?;
     at_most(rows.len(), MAX_ROWS, "rows")?;
     at_most(rows.iter().map(|row| row.reads.len()).sum(), MAX_READS, "columns that it reads")?;
     at_most(named.len(), MAX_NAMED, "named expressions")?;
-    at_most(outputs.len(), MAX_OUTPUTS, "outputs")?;
     let longest = checks.iter().map(|check| check.otherwise.len()).max().unwrap_or(0);
     at_most(longest, MAX_OTHERWISE, "bytes in the text of a check")?;
     let mut validation = Validation { body, frame, tables, cost: Cost::NONE };

@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::{Checked, at_most, check, found};
-use crate::limits::MAX_SLOTS;
+use crate::limits::{MAX_OPERATIONS, MAX_SLOTS};
 use crate::{Code, Inferred, Slot, Type};
 
 /// The slots of a frame that are filled, with their types.
 pub(super) struct Frame {
     slots: u16,
     filled: BTreeMap<u16, Rc<Type>>,
+    /// How many operations of the expression have been inferred. Their types are in memory together.
+    operations: usize,
 }
 
 impl Frame {
@@ -20,7 +22,7 @@ impl Frame {
         check(arguments.len() <= usize::from(slots), || {
             format!("{} arguments are more than {slots} slots", arguments.len())
         })?;
-        Ok(Frame { slots, filled: (0..slots).zip(arguments).collect() })
+        Ok(Frame { slots, filled: (0..slots).zip(arguments).collect(), operations: 0 })
     }
 
     /// Fills a slot that is not filled. The compiler uses no slot for two purposes.
@@ -32,6 +34,13 @@ impl Frame {
 
     /// Infers the type of an expression, and what it takes.
     pub(super) fn infer(&mut self, code: &Code) -> Checked<Inferred> {
+        self.operations = 0;
+        self.infer_operand(code)
+    }
+
+    fn infer_operand(&mut self, code: &Code) -> Checked<Inferred> {
+        self.operations += 1;
+        at_most(self.operations, MAX_OPERATIONS, "operations in an expression, or more")?;
         let operands: &[&Code] = match code {
             Code::Constant(_) => &[],
             Code::Slot(Slot(at)) => {
@@ -72,7 +81,7 @@ impl Frame {
         code: &Code,
         operands: impl IntoIterator<Item = &'c Code>,
     ) -> Checked<Inferred> {
-        let operands = operands.into_iter().map(|operand| self.infer(operand));
+        let operands = operands.into_iter().map(|operand| self.infer_operand(operand));
         Ok(code.infer(&operands.collect::<Checked<Vec<_>>>()?)?)
     }
 
@@ -85,12 +94,12 @@ impl Frame {
         element: Slot,
         each: impl IntoIterator<Item = &'c Code>,
     ) -> Checked<Inferred> {
-        let list = self.infer(list)?;
+        let list = self.infer_operand(list)?;
         let (of, _) = list.list()?;
         self.fill(element, Rc::new(of.clone()))?;
         let mut operands = vec![list];
         for code in each {
-            operands.push(self.infer(code)?);
+            operands.push(self.infer_operand(code)?);
         }
         self.filled.remove(&element.0);
         Ok(code.infer(&operands)?)

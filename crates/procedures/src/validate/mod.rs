@@ -118,8 +118,9 @@ impl ProcedureSet {
     /// merges some; both are taken as they are.
     ///
     /// Expressions and types are followed with the stack, as deep as decoding lets them nest. Each operation is visited once,
-    /// and its type has at most [`crate::limits::MAX_PARTS_OF_TYPE`] parts. So the time grows with the size of the set,
-    /// which [`ProcedureSet::check_replacement`] bounds.
+    /// and its type has at most [`MAX_PARTS_OF_TYPE`](crate::limits::MAX_PARTS_OF_TYPE) parts. So the time grows with the size
+    /// of the set, which [`ProcedureSet::check_replacement`] bounds. The types of at most
+    /// [`MAX_OPERATIONS`](crate::limits::MAX_OPERATIONS) operations are in memory at once.
     ///
     /// # Errors
     /// [`NotCompiled`] has the first thing that is wrong.

