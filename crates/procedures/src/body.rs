@@ -10,7 +10,7 @@ use crate::evaluate::evaluate_all;
 use crate::{Code, Datum, Failure, Field, Slot, Table};
 
 /// What a piece does. The compiler has checked all of its types, that it uses no column that the piece did not declare,
-/// and that all of its rows are at one server.
+/// and that all of its rows are at one server. Servers check this again ([`crate::ProcedureSet::validate`]).
 ///
 /// The parts are evaluated in the order of the fields. A row's key may use the columns of the rows before it.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]

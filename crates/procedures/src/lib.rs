@@ -4,7 +4,8 @@
 //! pieces and reorder them, and they never undo one (ROCOCO, OSDI 2014, §3). So a body must not fail once a procedure
 //! has written, and must not run for long. A general scripting language gives neither: any operation may meet a value
 //! of another type, and a loop may not end. A body here is an expression tree ([`Code`]) with static types and without
-//! loops but those over lists of bounded length. Its types, its failures and its steps are known when it is registered.
+//! loops but those over lists of bounded length. Its types, its failures and its steps are known when it is registered:
+//! the compiler infers them, and so does every server that gets the set ([`ProcedureSet::validate`]).
 //!
 //! This crate has what is needed to run procedures; clients and servers depend on it. `serried-chop` compiles procedures
 //! from text, checks them and finds unreorderable cycles.

@@ -146,6 +146,7 @@ fn the_total_of_a_bank_stays_and_overdrafts_are_refused() {
 fn plans_are_calls_of_the_workloads_own_procedures() {
     let mut random = Pcg64Mcg::seed_from_u64(1);
     for workload in [lists(true), counters(), bank(true)] {
+        assert_eq!(workload.set().validate(), Ok(()));
         for _ in 0..1000 {
             let planned = workload.plan(0, &mut random);
             let mut procedures = workload.set().procedures.iter();
