@@ -41,6 +41,14 @@ fn the_file_compiles_without_mistakes() {
 }
 
 #[test]
+fn a_file_without_anything_is_refused() {
+    for nothing in ["", "# nothing yet\n", "[tables]\n[procedures]\n"] {
+        let mistake = compile(nothing).unwrap_err().to_string();
+        assert!(mistake.starts_with("1:1: there is nothing here"), "{mistake}");
+    }
+}
+
+#[test]
 fn what_is_no_toml_has_a_place() {
     refused("[tables.account]", "[tables.account", "2:16", "");
     refused("[tables.account]", "[tables.account]\nkey = 1", "4:1", "duplicate key");
@@ -178,7 +186,7 @@ fn names_are_looked_up() {
 
 #[test]
 fn what_is_no_expression_has_a_place() {
-    refused("source.balance >= amount", "source.balance >= ", "13:39", "this is not an expression");
+    refused("source.balance >= amount", "source.balance >= ", "13:39", "it ends too early");
     refused("source.balance >= amount", "size(1) == 1", "13:25", "int has no size");
     refused(
         "source.balance >= amount",

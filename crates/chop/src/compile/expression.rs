@@ -81,7 +81,8 @@ fn unparsable(text: &Text<'_>, errors: &cel::ParseErrors) -> Misplaced {
         format!("its brackets nest more than {MAX_NESTED} deep; name parts of it with `let`")
     } else {
         // The parser lists every token that it would take.
-        first.msg.split(" expecting ").next().unwrap_or_default().to_owned()
+        let message = first.msg.split(" expecting ").next().unwrap_or_default();
+        if message.contains("<EOF>") { "it ends too early".to_owned() } else { message.to_owned() }
     };
     Misplaced { at: text.start + within, message: format!("this is not an expression: {message}") }
 }

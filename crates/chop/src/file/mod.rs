@@ -69,6 +69,11 @@ fn compile_misplaced(text: &str) -> Compiled<ProcedureSet> {
         }
         set.procedures.push(procedure);
     }
+    if set.tables.is_empty() && set.procedures.is_empty() {
+        let message = "there is nothing here: a procedure file has sections such as [tables.account] and \
+            [procedures.transfer.pieces.debit]";
+        return Err(Misplaced { at: 0, message: message.to_owned() });
+    }
     debug_assert_eq!(set.validate(), Ok(()), "servers take what compiles");
     Ok(set)
 }
