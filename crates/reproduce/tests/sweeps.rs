@@ -165,6 +165,23 @@ fn every_figure_runs_through_and_says_what_is_missing() {
 }
 
 #[test]
+fn calls_count_only_while_they_are_measured() {
+    let folder = Folder::new("measured-calls");
+    let engine = Engine {
+        protocols: vec!["occ-procedures".to_string()],
+        ..tiny(figure("ncc-fig7c-calls").unwrap(), &folder, 2)
+    };
+    let Reproduced { json, .. } = reproduce(&engine, &folder);
+    let runs = array(&json["sweeps"]).iter().flat_map(|sweep| array(&sweep["runs"]));
+    for run in runs {
+        let all = array(&run["kinds"]).iter().find(|kind| kind["kind"] == "request").unwrap();
+        let [per_s, offered] = [&all["per_s"], &run["open"]["rate_per_s"]].map(Value::as_f64);
+        // More do not arrive, so they can't be done unless others are counted.
+        assert!(per_s < offered.map(|offered| 1.2 * offered), "{run}");
+    }
+}
+
+#[test]
 fn figures_of_goodput_show_the_papers_numbers_beside_ours() {
     for figure in figures().filter(|figure| figure.name.starts_with("morty")) {
         let folder = Folder::new(&format!("goodput-{}", figure.name));

@@ -416,7 +416,7 @@ pub(super) const FIGURES: &[Figure] = &[
             }),
             ..CALLS
         }),
-        load: Load::Open(Open { first_per_s: 4000.0, most_open: 32, weight: 4, ..OPEN }),
+        load: Load::Open(Open { first_per_s: 4000.0, most_open: 32, ..OPEN }),
         throughput_of: Some("new_order"),
         latency: Latency::quantile(Some("new_order"), 0.5),
         kinds: &[Some("new_order")],

@@ -23,8 +23,8 @@ use crate::figure::{Calls, Districts, Load, Parameter, Warehouses};
 use crate::measured::{CallsMeasured, OpenMeasured};
 use crate::{Costs, Error};
 
-/// Longer than any run.
-const FOR_EVER: Duration = Duration::from_secs(1_000_000);
+/// After any run.
+const FAR: Timestamp = Timestamp(u64::MAX / 2);
 /// Warming up and measuring take at least so many calls of each client: all begin at once, and fast calls end first.
 const CALLS_EACH: u64 = 5;
 /// The length of simulated time between two looks at whether everything is loaded.
@@ -185,8 +185,8 @@ impl Visitor<Procedures> for Run<'_> {
         let point = self.point;
         let mut cluster = Cluster::<P>::new(self.configuration());
         let times = [point.warm_up_s, point.measured_s].map(Duration::from_secs_f64);
-        let window = Window::new(Timestamp(0), Duration::ZERO, FOR_EVER, Duration::ZERO);
-        let measurement = Arc::new(Measurement::new(window));
+        // Nothing counts until everything is loaded.
+        let measurement = Arc::new(Measurement::new(Window { from: FAR, until: FAR, stop: FAR }));
         let backoff = Backoff {
             first: Duration::from_millis(point.backoff_first_ms),
             most: Duration::from_millis(point.backoff_most_ms),
@@ -221,8 +221,6 @@ impl Visitor<Procedures> for Run<'_> {
         while !self.workload.have_begun(point.clients) && cluster.now() < latest {
             cluster.run_until(cluster.now() + SLICE);
         }
-        // What was entered so far does not count.
-        measurement.move_window(Window { from: FAR, until: FAR, stop: FAR });
         let stretch =
             observe(&mut cluster, &measurement, self.geography, times.into(), point.most_calls);
         let report = measurement.report();
@@ -247,9 +245,6 @@ impl Visitor<Procedures> for Run<'_> {
         }
     }
 }
-
-/// After any run.
-const FAR: Timestamp = Timestamp(u64::MAX / 2);
 
 impl Run<'_> {
     fn configuration(&self) -> Configuration {
