@@ -14,11 +14,10 @@ use serried::{Client, ConnectOptions};
 use serried_local::{LocalCluster, LocalOptions, Protocols};
 use serried_model::NodeId;
 use serried_node::KeyspaceConfiguration;
+use serried_wire::VERSION;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// The version of the frames that `serried-wire` takes.
-const VERSION: u8 = 6;
 const HELLO: u8 = 1;
 const HEADER_BYTES: usize = 12;
 /// How many connections bring damaged frames to a node, and how many clients get damaged frames.

@@ -46,7 +46,7 @@ pub use codec::{decode, encode};
 pub use connection::{Connection, Detached, Ended};
 pub use driven::{Driven, ErasedActor, Host, Outbox, Role};
 pub use endpoint::{Core, Endpoint, Side};
-pub use frame::{BadFrame, Frame, Kind};
+pub use frame::{BadFrame, Frame, Kind, VERSION};
 pub use handshake::{Hello, KeyspaceInfo, KnownData, Met, Place, Welcome, dial};
 #[doc(hidden)]
 pub use hostile::{example_frames, read_hostile_frames};

@@ -2,6 +2,7 @@
 
 use serried_model::NodeId;
 use serried_node::{Durability, KeyspaceConfiguration, Provenance};
+use serried_wire::VERSION;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -18,7 +19,7 @@ pub(crate) const DISOWNED: u8 = 14;
 
 /// A frame as the format's description has it, made by other means than those of `serried-wire`.
 pub(crate) fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
-    let mut frame = vec![0x44, 0x5e, 5, kind];
+    let mut frame = vec![0x44, 0x5e, VERSION, kind];
     frame.extend((payload.len() as u32).to_le_bytes());
     let checksum = crc32fast::hash(&[&frame, payload].concat());
     frame.extend(checksum.to_le_bytes());
@@ -108,7 +109,7 @@ async fn a_bad_frame_ends_its_own_connection_and_no_other() {
     ];
     for bytes in after_the_handshake {
         let answer = answer(address, &[hello(), bytes].concat()).await;
-        assert!(answer.is_empty() || answer.starts_with(&[0x44, 0x5e, 5, 2]));
+        assert!(answer.is_empty() || answer.starts_with(&[0x44, 0x5e, VERSION, 2]));
     }
     keyspace.put("key", "other").await.unwrap();
     while cluster.statistics()[0].connections > connections {
