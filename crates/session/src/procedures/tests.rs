@@ -79,7 +79,10 @@ fn an_error_names_the_procedure_and_says_what_to_do() {
     assert_eq!(error(Outcome::InvalidInputs(invalid)), "`buy` takes 0 inputs and got 1");
     assert!(error(Outcome::Unknown).contains("the call 9.0 of `buy` may or may not"));
     assert!(error(Outcome::Forgotten).contains("no longer know whether the call 9.0 took effect"));
-    assert_eq!(error(Outcome::NoEffect), "too few servers answered within 10s, waiting for `buy`");
+    assert_eq!(
+        error(Outcome::NoEffect),
+        "too few servers answered within 10s, waiting for `buy`; nothing took effect"
+    );
 }
 
 #[test]
