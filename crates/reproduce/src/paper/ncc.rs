@@ -365,7 +365,7 @@ pub(super) const FIGURES: &[Figure] = &[
         name: "ncc-fig7a-calls",
         number: "7a, as procedures,",
         section: "6.3",
-        summary: "the same of stored procedures, with Janus-CC",
+        summary: "Google-F1 as stored procedures, with Janus-CC: median read latency over throughput",
         claims: &[
             ratio(OperatingPoint, (NCC_CALLS, OCC_CALLS), Said::Between(2.0, 4.0), TWO_TO_FOUR),
             ratio(OperatingPoint, (NCC_CALLS, NO_WAIT_CALLS), Said::Between(2.0, 4.0), TWO_TO_FOUR),
@@ -389,7 +389,7 @@ pub(super) const FIGURES: &[Figure] = &[
         name: "ncc-fig7b-calls",
         number: "7b, as procedures,",
         section: "6.3",
-        summary: "the same of stored procedures, with Janus-CC",
+        summary: "Facebook-TAO as stored procedures, with Janus-CC: median read latency over throughput",
         work: Work::Procedures(Calls { workload: "tao-calls", ..CALLS }),
         load: Load::Open(Open { first_per_s: 2000.0, weight: 24, ..OPEN }),
         claims: &[
@@ -405,7 +405,7 @@ pub(super) const FIGURES: &[Figure] = &[
         name: "ncc-fig7c-calls",
         number: "7c, as procedures,",
         section: "6.3",
-        summary: "the same of stored procedures, with Janus-CC",
+        summary: "TPC-C as stored procedures, with Janus-CC: New-Order's median latency over its throughput",
         // With all items, loading would take most of a run.
         work: Work::Procedures(Calls {
             workload: "tpcc-calls",
@@ -449,7 +449,7 @@ pub(super) const FIGURES: &[Figure] = &[
         name: "ncc-fig8a-calls",
         number: "8a, as procedures,",
         section: "6.4",
-        summary: "the same of stored procedures, with Janus-CC",
+        summary: "Google-WF as stored procedures at 75 % load, with Janus-CC: throughput over the share of writers",
         work: Work::Procedures(Calls { workload: "f1-wf-calls", ..CALLS }),
         panels: &[Panel { sets: Some((Parameter::Writes, 0.003)), ..ROOM }],
         swept: Some(FRACTIONS),
