@@ -6,12 +6,15 @@ use crate::limits::{MAX_BYTES, MAX_STEPS, TooMuch};
 /// Copying or comparing this many bytes counts as a step.
 pub(crate) const BYTES_A_STEP: u64 = 64;
 
+/// Finding a row counts as so many steps.
+const ROW_STEPS: u64 = 100;
+
 /// What an evaluation takes at most. All numbers saturate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Cost {
     /// How it can fail, if it can.
     pub fails: Option<&'static str>,
-    /// Steps: evaluated operations, elements that are looked at, and bytes that are copied or compared.
+    /// Steps: evaluated operations, elements that are looked at, bytes that are copied or compared, and rows that are used.
     pub steps: u64,
     /// Bytes that are allocated.
     pub bytes: u64,
@@ -23,6 +26,11 @@ impl Cost {
 
     /// One operation.
     pub(crate) const STEP: Cost = Cost { fails: None, steps: 1, bytes: 0 };
+
+    /// The use of a row with so many columns: it is found, and its columns are copied.
+    pub fn row(columns: usize) -> Cost {
+        Cost { steps: ROW_STEPS + columns as u64, ..Cost::NONE }
+    }
 
     /// Both, one after the other.
     #[must_use]

@@ -193,14 +193,18 @@ impl Code {
                 allocated(Type::String { max: 20 })
             }
             (Code::Distinct(_), [operand]) => {
-                let steps = u64::from(list(operands, 0)?.1);
+                let (element, max) = list(operands, 0)?;
+                let max = u64::from(max);
                 // A search by halves for each, and a move of what is larger.
-                let cost = cost.and_steps(steps.saturating_mul(16 + steps / 8));
+                let search = (1 + element.max_bytes() / BYTES_A_STEP).saturating_mul(16);
+                let cost = cost.and_steps(max.saturating_mul(search.saturating_add(max / 8)));
                 Ok((operand.of.clone(), cost.and_datum(&operand.of)))
             }
             (Code::Flatten(_), [_]) => match list(operands, 0)? {
                 (Type::List { element, max: inner }, max) => {
-                    allocated(list_of(element, max.saturating_mul(*inner)))
+                    let of = list_of(element, max.saturating_mul(*inner));
+                    let cost = cost.and_datum(&of).and_steps(u64::from(max));
+                    typed(of, cost)
                 }
                 (element, _) => Err(not_applied("flatten", element)),
             },
@@ -316,6 +320,11 @@ mod tests {
         assert_eq!(cost(&Code::In(slot(), slot()), &[&text, &texts]), (100 * each, 0));
         let bytes = 101 * DATUM;
         assert_eq!(cost(&Code::Distinct(slot()), &[&ints]), (100 * 28 + bytes / 64, bytes));
+        let bytes = 101 * (640 + DATUM) - 640;
+        let search = 16 * each + 100 / 8;
+        assert_eq!(cost(&Code::Distinct(slot()), &[&texts]), (100 * search + bytes / 64, bytes));
+        let empty = list_of(&list_of(&Type::Int, 0), 6_400);
+        assert_eq!(cost(&Code::Flatten(slot()), &[&empty]), (6_400 + DATUM / 64, DATUM));
         let bytes = 7_040 + DATUM;
         assert_eq!(cost(&Code::Concatenate(slot(), slot()), &[&text, &long]), (bytes / 64, bytes));
     }

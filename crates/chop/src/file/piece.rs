@@ -227,6 +227,7 @@ impl<'c, 't> PieceCompiler<'c, 't> {
             return Err(Misplaced::new(&table.span, message));
         };
         let table = &tables[place];
+        self.cost = self.cost.and(Cost::row(table.columns.len()));
         let (key, known) = self.key(name, entry, table, key)?;
         self.refuse_elsewhere(name, table, &key)?;
         let mut columns: Vec<(u16, Slot)> = Vec::new();

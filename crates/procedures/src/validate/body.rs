@@ -51,6 +51,7 @@ impl<'v> Validation<'v> {
             let table = found(self.tables.get(usize::from(row.table)), || {
                 format!("row {at} is of table {}, which there is not", row.table)
             })?;
+            self.cost = self.cost.and(Cost::row(table.columns.len()));
             let (parts, placed_by) = (table.table.key.len(), table.table.placed_by);
             check(row.key.len() == parts, || {
                 format!("the key of row {at} has {} parts instead of {parts}", row.key.len())
