@@ -6,8 +6,8 @@ use crate::limits::{MAX_BYTES, MAX_STEPS, TooMuch};
 /// Copying or comparing this many bytes counts as a step.
 pub(crate) const BYTES_A_STEP: u64 = 64;
 
-/// Finding a row counts as so many steps.
-const ROW_STEPS: u64 = 100;
+/// Finding a row, and ordering the call among those that use it, counts as so many steps.
+const ROW_STEPS: u64 = 500;
 
 /// What an evaluation takes at most. All numbers saturate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -27,9 +27,16 @@ impl Cost {
     /// One operation.
     pub(crate) const STEP: Cost = Cost { fails: None, steps: 1, bytes: 0 };
 
-    /// The use of a row with so many columns: it is found, and its columns are copied.
-    pub fn row(columns: usize) -> Cost {
-        Cost { steps: ROW_STEPS + columns as u64, ..Cost::NONE }
+    /// The use of a row of a table with so many columns, whose keys and rows take up so many bytes. It is found, and if it
+    /// is read, it is copied.
+    pub fn row(columns: usize, (key, row): (u64, u64), is_read: bool) -> Cost {
+        let bytes = key.saturating_add(if is_read { row } else { 0 });
+        Cost { steps: ROW_STEPS + columns as u64 + bytes / BYTES_A_STEP, bytes, fails: None }
+    }
+
+    /// A frame with so many slots.
+    pub fn frame(slots: u16) -> Cost {
+        Cost { steps: slots.into(), ..Cost::NONE }
     }
 
     /// Both, one after the other.
@@ -65,7 +72,7 @@ impl Cost {
         Cost { fails: self.fails.or(Some(how)), ..self }
     }
 
-    /// Checks what a piece, a list to iterate or a result takes.
+    /// Checks what a piece, the lists that it iterates, or all results take.
     ///
     /// # Errors
     /// If it takes too long or too much.

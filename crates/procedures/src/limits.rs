@@ -3,7 +3,7 @@
 
 use core::fmt;
 
-use crate::{Procedure, Table};
+use crate::Procedure;
 
 /// How many parts a key may have.
 pub const MAX_KEY: usize = 8;
@@ -53,10 +53,10 @@ pub const MAX_SLOTS: usize = 4_096;
 /// two of a word or sign.
 pub const MAX_OPERATIONS: usize = 1_024;
 
-/// How many steps a piece, a list to iterate or a result may take.
+/// How many steps a piece, the lists that it iterates, or all results may take.
 pub const MAX_STEPS: u64 = 1_000_000;
 
-/// How many bytes of memory a piece, a list to iterate or a result may take.
+/// How many bytes of memory a piece, the lists that it iterates, or all results may take.
 pub const MAX_BYTES: u64 = 4 << 20;
 
 /// How many occurrences of pieces a call may have.
@@ -82,11 +82,11 @@ impl fmt::Display for TooMuch {
 impl core::error::Error for TooMuch {}
 
 /// Checks how often the pieces of a call occur, and how many steps they take together. Of each piece, it takes the greatest
-/// number of occurrences, and the steps of one of them.
+/// number of occurrences, and the steps of one of them. Lists that pieces iterate, and results, take `other_steps`.
 ///
 /// # Errors
 /// If there are too many.
-pub fn check_call(pieces: &[(u32, u64)]) -> Result<(), TooMuch> {
+pub fn check_call(pieces: &[(u32, u64)], other_steps: u64) -> Result<(), TooMuch> {
     let occurrences: u64 = pieces.iter().map(|(times, _)| u64::from(*times)).sum();
     if occurrences > MAX_OCCURRENCES {
         return Err(TooMuch(format!(
@@ -95,7 +95,7 @@ pub fn check_call(pieces: &[(u32, u64)]) -> Result<(), TooMuch> {
         )));
     }
     let all = pieces.iter().map(|(times, steps)| steps.saturating_mul(u64::from(*times)));
-    let steps = all.fold(0, u64::saturating_add);
+    let steps = all.fold(other_steps, u64::saturating_add);
     if steps > MAX_STEPS_OF_CALL {
         return Err(TooMuch(format!(
             "the pieces of a call take up to {steps} steps together, and the limit is {MAX_STEPS_OF_CALL}; lower the `max` of \
@@ -105,11 +105,11 @@ pub fn check_call(pieces: &[(u32, u64)]) -> Result<(), TooMuch> {
     Ok(())
 }
 
-/// Checks [`Procedure::max_bytes`].
+/// Checks [`Procedure::max_bytes`]. `tables` are the bytes of each table ([`crate::Table::max_bytes`]).
 ///
 /// # Errors
 /// If these are too many.
-pub fn check_data(procedure: &Procedure, tables: &[Table]) -> Result<(), TooMuch> {
+pub fn check_data(procedure: &Procedure, tables: &[(u64, u64)]) -> Result<(), TooMuch> {
     let data = procedure.max_bytes(tables);
     if data > MAX_DATA_OF_CALL {
         return Err(TooMuch(format!(

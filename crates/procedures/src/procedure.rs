@@ -117,20 +117,21 @@ impl Procedure {
     /// and the rows that they write; or its results, if these are more. Saturates. Servers log these data in one piece, and
     /// send them so.
     ///
+    /// `tables` are those of each table ([`Table::max_bytes`]).
+    ///
     /// # Panics
     /// If a piece writes a row of a table that is not among `tables`.
-    pub fn max_bytes(&self, tables: &[Table]) -> u64 {
+    pub fn max_bytes(&self, tables: &[(u64, u64)]) -> u64 {
         let sum = |sizes: &mut dyn Iterator<Item = u64>| sizes.fold(0, u64::saturating_add);
-        let row = |table: &Table| {
-            let columns = table.columns.iter().map(|column| &column.of);
-            sum(&mut table.key.iter().map(|part| &part.of).chain(columns).map(Type::max_bytes))
-        };
         let occurrence = |Piece { argument_types, body, .. }: &Piece| {
             let outputs = body.outputs.iter().map(|(field, _)| &field.of);
             let is_written =
                 |at: usize| body.writes.iter().any(|write| usize::from(write.row) == at);
             let written = (0..body.rows.len()).filter(|at| is_written(*at));
-            let rows = written.map(|at| row(&tables[usize::from(body.rows[at].table)]));
+            let rows = written.map(|at| {
+                let (key, columns) = tables[usize::from(body.rows[at].table)];
+                key.saturating_add(columns)
+            });
             let data = argument_types.iter().chain(outputs).map(Type::max_bytes);
             sum(&mut data.chain(rows))
         };

@@ -35,6 +35,13 @@ impl Table {
         self.columns.iter().map(|column| column.default.clone()).collect()
     }
 
+    /// How many bytes its key and its columns take up at most. Saturates.
+    pub fn max_bytes(&self) -> (u64, u64) {
+        let sum = |bytes: u64, of: &Type| bytes.saturating_add(of.max_bytes());
+        let key = self.key.iter().map(|part| &part.of).fold(0, sum);
+        (key, self.columns.iter().map(|column| &column.of).fold(0, sum))
+    }
+
     /// The place of a column.
     pub fn column(&self, name: &str) -> Option<usize> {
         self.columns.iter().position(|column| column.name == name)

@@ -33,7 +33,7 @@ pub(super) fn compile(
         "deletes",
         "outputs",
     ])?;
-    let (multiplicity, elements, fails) = multiplicity(&section, declared, source)?;
+    let (multiplicity, elements, fails, lists) = multiplicity(&section, declared, source)?;
     let occurrences = match multiplicity {
         Multiplicity::Once => 1,
         Multiplicity::ForEach { max, .. } => max,
@@ -58,12 +58,12 @@ pub(super) fn compile(
     piece.deletes()?;
     piece.outputs()?;
     piece.refuse_unused_rows()?;
-    limit(&name.span, piece.cost)?;
     let fails = fails.or(piece.fails.take());
-    let steps = piece.cost.steps;
-    let PieceCompiler { mut body, scope, .. } = piece;
+    let PieceCompiler { mut body, scope, cost, .. } = piece;
     let argument_types = scope.argument_types();
     let (arguments, slots, mut settle) = scope.settle(&name.span)?;
+    let cost = cost.and(Cost::frame(slots));
+    limit(&name.span, cost)?;
     settle_body(&mut body, &mut settle);
     body.slots = slots;
     body.can_fail = fails.is_some();
@@ -80,7 +80,7 @@ pub(super) fn compile(
     piece.after = piece.uses().collect();
     piece.after.sort_unstable();
     piece.after.dedup();
-    Ok(CompiledPiece { piece, fails, occurrences, steps })
+    Ok(CompiledPiece { piece, fails, occurrences, steps: cost.steps, list_steps: lists.steps })
 }
 
 /// The outputs of a piece, as later pieces see them.
@@ -93,24 +93,26 @@ pub(super) fn outputs(compiled: &CompiledPiece) -> Vec<Field> {
     outputs.map(|(Field { name, of }, _)| Field { name: name.clone(), of: seen(of) }).collect()
 }
 
-/// How often a piece occurs, the elements that each occurrence has, and how computing this can fail.
+/// How often a piece occurs, the elements that each occurrence has, how computing this can fail, and what it takes.
 fn multiplicity(
     section: &Section<'_>,
     declared: &Declared,
     source: &str,
-) -> Compiled<(Multiplicity, Vec<Field>, Failing)> {
+) -> Compiled<(Multiplicity, Vec<Field>, Failing, Cost)> {
     let lists = section.at_most(MAX_LISTS, "lists to iterate", "for_each")?;
     if lists.is_empty() {
-        return Ok((Multiplicity::Once, Vec::new(), None));
+        return Ok((Multiplicity::Once, Vec::new(), None, Cost::NONE));
     }
     let mut scope = Scope::new(declared);
     let (mut elements, mut codes, mut fails, mut least) = (Vec::new(), Vec::new(), None, u32::MAX);
+    let mut cost = Cost::NONE;
     for (name, entry) in lists {
         check_name(&name)?;
         scope.refuse_taken(name.text, &name.span)?;
         let text = entry.text("what is iterated", source)?;
         let compiled = compile::compile(&text, &mut scope)?;
-        limit(&text.span, compiled.inferred.cost)?;
+        cost = cost.and(compiled.inferred.cost);
+        limit(&text.span, cost)?;
         note_failure(&mut fails, &text, &compiled);
         let Ok((element, max)) = compiled.inferred.list() else {
             let message = format!("this is {}, and `for_each` needs a list", compiled.of());
@@ -122,7 +124,8 @@ fn multiplicity(
     }
     let (arguments, slots, mut settle) = scope.settle(section.span())?;
     codes.iter_mut().for_each(|code| code.for_each_slot(&mut settle));
-    Ok((Multiplicity::ForEach { arguments, lists: codes, slots, max: least }, elements, fails))
+    let multiplicity = Multiplicity::ForEach { arguments, lists: codes, slots, max: least };
+    Ok((multiplicity, elements, fails, cost))
 }
 
 /// Where and how a piece can fail first, if it can.
@@ -227,7 +230,9 @@ impl<'c, 't> PieceCompiler<'c, 't> {
             return Err(Misplaced::new(&table.span, message));
         };
         let table = &tables[place];
-        self.cost = self.cost.and(Cost::row(table.columns.len()));
+        let is_read = !reads.columns.is_empty() || reads.exists;
+        let cost = Cost::row(table.columns.len(), table.max_bytes(), is_read);
+        self.cost = self.cost.and(cost);
         let (key, known) = self.key(name, entry, table, key)?;
         self.refuse_elsewhere(name, table, &key)?;
         let mut columns: Vec<(u16, Slot)> = Vec::new();

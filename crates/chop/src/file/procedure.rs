@@ -16,6 +16,8 @@ pub(super) struct CompiledPiece {
     pub(super) occurrences: u32,
     /// How many steps each occurrence takes at most.
     pub(super) steps: u64,
+    /// How many steps the lists take that it iterates.
+    pub(super) list_steps: u64,
 }
 
 pub(super) fn compile(
@@ -50,19 +52,20 @@ pub(super) fn compile(
             format!("a procedure has 1 to {MAX_PIECES} pieces"),
         ));
     }
-    let each = pieces.iter().map(|piece| (piece.occurrences, piece.steps));
-    check_call(&each.collect::<Vec<_>>())
-        .map_err(|much| Misplaced::new(&name.span, much.to_string()))?;
+    let each: Vec<_> = pieces.iter().map(|piece| (piece.occurrences, piece.steps)).collect();
+    let list_steps = pieces.iter().map(|piece| piece.list_steps).sum::<u64>();
     let read_only = pieces.iter().all(|compiled| !compiled.piece.body.writes());
     if !read_only {
         order::order(&mut pieces)?;
     }
     order::find_needed(&mut pieces);
-    let mut returns = Vec::new();
+    let (mut returns, mut results) = (Vec::new(), Cost::NONE);
     for (name, entry) in section.at_most(MAX_RESULTS, "results", "returns")? {
         check_name(&name)?;
-        returns.push(returned(&name, entry, &declared, read_only, source)?);
+        returns.push(returned(&name, entry, &declared, read_only, source, &mut results)?);
     }
+    check_call(&each, list_steps.saturating_add(results.steps))
+        .map_err(|much| Misplaced::new(&name.span, much.to_string()))?;
     let pieces = pieces.into_iter().map(|compiled| compiled.piece).collect();
     let procedure = Procedure {
         name: name.text.to_owned(),
@@ -72,7 +75,8 @@ pub(super) fn compile(
         returns,
         ordered: false,
     };
-    check_data(&procedure, tables).map_err(|much| Misplaced::new(&name.span, much.to_string()))?;
+    let tables: Vec<(u64, u64)> = tables.iter().map(Table::max_bytes).collect();
+    check_data(&procedure, &tables).map_err(|much| Misplaced::new(&name.span, much.to_string()))?;
     Ok(procedure)
 }
 
@@ -82,11 +86,13 @@ fn returned(
     declared: &Declared,
     read_only: bool,
     source: &str,
+    results: &mut Cost,
 ) -> Compiled<Returned> {
     let text = entry.text("a result", source)?;
     let mut scope = Scope::new(declared);
     let compiled = compile::compile(&text, &mut scope)?;
-    limit(&text.span, compiled.inferred.cost)?;
+    *results = results.and(compiled.inferred.cost);
+    limit(&text.span, *results)?;
     if let Some(how) = compiled.inferred.cost.fails.filter(|_| !read_only) {
         let message = format!("this can fail when the call has written: {how}");
         return Err(Misplaced { at: text.start, message });

@@ -16,7 +16,8 @@ pub(super) fn validate(body: &Body, frame: Frame, tables: &[Shaped<'_>]) -> Chec
     at_most(named.len(), MAX_NAMED, "named expressions")?;
     let longest = checks.iter().map(|check| check.otherwise.len()).max().unwrap_or(0);
     at_most(longest, MAX_OTHERWISE, "bytes in the text of a check")?;
-    let mut validation = Validation { body, frame, tables, cost: Cost::NONE };
+    let cost = Cost::frame(body.slots);
+    let mut validation = Validation { body, frame, tables, cost };
     validation.rows()?;
     validation.expressions()?;
     validation.writes()?;
@@ -51,7 +52,9 @@ impl<'v> Validation<'v> {
             let table = found(self.tables.get(usize::from(row.table)), || {
                 format!("row {at} is of table {}, which there is not", row.table)
             })?;
-            self.cost = self.cost.and(Cost::row(table.columns.len()));
+            let is_read = !row.reads.is_empty() || row.exists.is_some();
+            let cost = Cost::row(table.columns.len(), table.bytes, is_read);
+            self.cost = self.cost.and(cost);
             let (parts, placed_by) = (table.table.key.len(), table.table.placed_by);
             check(row.key.len() == parts, || {
                 format!("the key of row {at} has {} parts instead of {parts}", row.key.len())

@@ -1,6 +1,6 @@
 //! Types of the slots of a frame, and of expressions that use them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use super::{Checked, at_most, check, found};
@@ -11,6 +11,8 @@ use crate::{Code, Inferred, Slot, Type};
 pub(super) struct Frame {
     slots: u16,
     filled: BTreeMap<u16, Rc<Type>>,
+    /// Slots that have had elements. A later evaluation may put an element there again, so nothing else may be in them.
+    of_elements: BTreeSet<u16>,
     /// How many operations of the expression have been inferred. Their types are in memory together.
     operations: usize,
 }
@@ -22,11 +24,19 @@ impl Frame {
         check(arguments.len() <= usize::from(slots), || {
             format!("{} arguments are more than {slots} slots", arguments.len())
         })?;
-        Ok(Frame { slots, filled: (0..slots).zip(arguments).collect(), operations: 0 })
+        let filled = (0..slots).zip(arguments).collect();
+        Ok(Frame { slots, filled, of_elements: BTreeSet::new(), operations: 0 })
     }
 
     /// Fills a slot that is not filled. The compiler uses no slot for two purposes.
-    pub(super) fn fill(&mut self, Slot(at): Slot, of: Rc<Type>) -> Checked {
+    pub(super) fn fill(&mut self, slot: Slot, of: Rc<Type>) -> Checked {
+        check(!self.of_elements.contains(&slot.0), || {
+            format!("slot {} is filled, and elements of lists are put there", slot.0)
+        })?;
+        self.put(slot, of)
+    }
+
+    fn put(&mut self, Slot(at): Slot, of: Rc<Type>) -> Checked {
         check(at < self.slots, || format!("there is no slot {at}; the frame has {}", self.slots))?;
         let before = self.filled.insert(at, of);
         check(before.is_none(), || format!("slot {at} is filled twice"))
@@ -96,7 +106,8 @@ impl Frame {
     ) -> Checked<Inferred> {
         let list = self.infer_operand(list)?;
         let (of, _) = list.list()?;
-        self.fill(element, Rc::new(of.clone()))?;
+        self.put(element, Rc::new(of.clone()))?;
+        self.of_elements.insert(element.0);
         let mut operands = vec![list];
         for code in each {
             operands.push(self.infer_operand(code)?);

@@ -102,6 +102,8 @@ fn shape(of: &Type) -> Checked<Rc<Type>> {
 struct Shaped<'s> {
     table: &'s Table,
     columns: Vec<Rc<Type>>,
+    /// [`Table::max_bytes`].
+    bytes: (u64, u64),
 }
 
 impl ProcedureSet {
@@ -131,9 +133,9 @@ impl ProcedureSet {
             tables
                 .push(shaped.map_err(|wrong| wrong.of(format!("table {}", quoted(&table.name))))?);
         }
-        self.procedures
-            .iter()
-            .try_for_each(|declared| procedure::validate(declared, &tables, &self.tables))
+        let bytes: Vec<(u64, u64)> = tables.iter().map(|table| table.bytes).collect();
+        let mut procedures = self.procedures.iter();
+        procedures.try_for_each(|declared| procedure::validate(declared, &tables, &bytes))
     }
 }
 
@@ -160,5 +162,5 @@ fn shape_table(table: &Table) -> Checked<Shaped<'_>> {
             Wrong::Malformed(format!("the default of {}: {mismatch}", quoted(&column.name)))
         })?;
     }
-    Ok(Shaped { table, columns })
+    Ok(Shaped { table, columns, bytes: table.max_bytes() })
 }

@@ -23,6 +23,9 @@ pub(super) fn validate(procedure: &Procedure) -> Checked {
             )
         })?;
     }
+    check(procedure.merged.iter().all(|group| !group.is_empty()), || {
+        "no piece is merged with another".to_owned()
+    })?;
     let mut merged: Vec<PieceId> = procedure.merged.concat();
     check(merged.iter().all(is_known), || "a piece is merged that there is not".to_owned())?;
     merged.sort_unstable();

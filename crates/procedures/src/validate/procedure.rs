@@ -9,31 +9,34 @@ use super::{
     shape,
 };
 use crate::limits::{self, MAX_INPUTS, MAX_LISTS, MAX_OUTPUTS, MAX_PIECES, MAX_RESULTS};
-use crate::{Argument, Multiplicity, Piece, PieceId, Procedure, Returned, Table, Type};
+use crate::{Argument, Cost, Multiplicity, Piece, PieceId, Procedure, Returned, Type};
 
 /// Checks a procedure.
 pub(super) fn validate(
     procedure: &Procedure,
     tables: &[Shaped<'_>],
-    declared: &[Table],
+    bytes: &[(u64, u64)],
 ) -> Result<(), NotCompiled> {
     let name = quoted(&procedure.name);
     let here = |wrong: Wrong| wrong.of(format!("procedure {name}"));
     let known = Known::of(procedure).map_err(here)?;
-    let mut pieces = Vec::with_capacity(procedure.pieces.len());
+    let (mut pieces, mut other) = (Vec::with_capacity(procedure.pieces.len()), Cost::NONE);
     for piece in &procedure.pieces {
-        let steps = known.piece(piece, tables).map_err(|wrong| {
+        let (steps, lists) = known.piece(piece, tables).map_err(|wrong| {
             wrong.of(format!("piece {} of procedure {name}", quoted(&piece.name)))
         })?;
         pieces.push((piece.most_occurrences(), steps));
+        other = other.and(lists);
     }
     order::validate(procedure).map_err(here)?;
+    let mut results = Cost::NONE;
     for returned in &procedure.returns {
-        known.result(returned, procedure.is_read_only()).map_err(|wrong| {
+        results = known.result(returned, procedure.is_read_only(), results).map_err(|wrong| {
             wrong.of(format!("result {} of procedure {name}", quoted(&returned.field.name)))
         })?;
     }
-    let call = limits::check_call(&pieces).and_then(|()| limits::check_data(procedure, declared));
+    let call = limits::check_call(&pieces, other.and(results).steps)
+        .and_then(|()| limits::check_data(procedure, bytes));
     call.map_err(|much| here(much.into()))
 }
 
@@ -94,9 +97,9 @@ impl Known {
         Frame::new(slots, self.arguments(arguments, &[])?)
     }
 
-    /// Checks a piece. Returns how many steps an occurrence takes.
-    fn piece(&self, piece: &Piece, tables: &[Shaped<'_>]) -> Checked<u64> {
-        let (elements, lists_fail) = self.elements(&piece.multiplicity)?;
+    /// Checks a piece. Returns how many steps an occurrence takes, and what its lists take.
+    fn piece(&self, piece: &Piece, tables: &[Shaped<'_>]) -> Checked<(u64, Cost)> {
+        let (elements, lists) = self.elements(&piece.multiplicity)?;
         let Piece { arguments, argument_types, body, .. } = piece;
         check(arguments.len() == argument_types.len(), || {
             format!("{} arguments have {} types", arguments.len(), argument_types.len())
@@ -110,52 +113,53 @@ impl Known {
         }
         let cost = body::validate(body, Frame::new(body.slots, declared)?, tables)?;
         cost.check()?;
-        let can_fail = lists_fail.or(cost.fails);
+        let can_fail = lists.fails.or(cost.fails);
         let can_fail = can_fail.or((!body.checks.is_empty()).then_some("it has a check"));
         check(body.can_fail || can_fail.is_none(), || {
             format!("it says that it can't fail: {}", can_fail.unwrap_or_default())
         })?;
-        Ok(cost.steps)
+        Ok((cost.steps, lists))
     }
 
-    /// The types of the elements that occurrences get, and how computing them can fail.
-    fn elements(
-        &self,
-        multiplicity: &Multiplicity,
-    ) -> Checked<(Vec<Rc<Type>>, Option<&'static str>)> {
+    /// The types of the elements that occurrences get, and what computing the lists takes.
+    fn elements(&self, multiplicity: &Multiplicity) -> Checked<(Vec<Rc<Type>>, Cost)> {
         let Multiplicity::ForEach { arguments, lists, slots, max } = multiplicity else {
-            return Ok((Vec::new(), None));
+            return Ok((Vec::new(), Cost::NONE));
         };
         at_most(lists.len(), MAX_LISTS, "lists to iterate")?;
         let mut frame = self.frame(arguments, *slots)?;
-        let (mut elements, mut fails, mut least) = (Vec::new(), None, None);
+        let (mut elements, mut cost, mut least) = (Vec::new(), Cost::NONE, None);
         for list in lists {
             let inferred = frame.infer(list)?;
-            inferred.cost.check()?;
+            cost = cost.and(inferred.cost);
+            cost.check()?;
             let (element, length) = inferred.list()?;
             least = Some(least.map_or(length, |least: u32| least.min(length)));
             elements.push(Rc::new(element.clone()));
-            fails = fails.or(inferred.cost.fails);
         }
         check(least == Some(*max), || {
             let least =
                 least.map_or("no list".to_owned(), |least| format!("at most {least} elements"));
             format!("it occurs up to {max} times and iterates {least}")
         })?;
-        Ok((elements, fails))
+        Ok((elements, cost))
     }
 
+    /// Checks a result, where those before it take `cost`. Returns what they take with it.
     fn result(
         &self,
         Returned { field, arguments, code, slots }: &Returned,
         is_read_only: bool,
-    ) -> Checked {
+        cost: Cost,
+    ) -> Checked<Cost> {
         let inferred = self.frame(arguments, *slots)?.infer(code)?;
-        inferred.cost.check()?;
+        let cost = cost.and(inferred.cost);
+        cost.check()?;
         check_holds(&*shape(&field.of)?, &inferred.of, || "the result".to_owned())?;
         check(is_read_only || inferred.cost.fails.is_none(), || {
             let how = inferred.cost.fails.unwrap_or_default();
             format!("it can fail when the call has written: {how}")
-        })
+        })?;
+        Ok(cost)
     }
 }
