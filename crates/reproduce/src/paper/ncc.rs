@@ -58,7 +58,7 @@ const SERIALIZABLE: &[System] =
 /// The strictly serializable systems with stored procedures.
 const CALLED: &[System] = &[
     System::new(JANUS_CC, "Janus-CC"),
-    System::new(NCC_CALLS, "NCC"),
+    System::new(NCC_CALLS, "NCC-RW"),
     System::new(OCC_CALLS, "dOCC"),
     System::new(NO_WAIT_CALLS, "d2PL-no-wait"),
     System::new(WOUND_WAIT_CALLS, "d2PL-wound-wait"),
@@ -171,7 +171,7 @@ const COUNTED: &str = "Some numbers come from what a protocol counts itself, and
 const JANUS: &str = "Janus-CC has stored procedures only. The figure of the same number with `-calls` compares it with the others, as \
      calls of procedures";
 const AS_CALLS: &str = "Here the transactions are stored procedures: a row is read and written with one request to its server, as by the \
-     paper's systems. NCC-RW has no procedures. Rows that nobody has written have a value of usual length";
+     paper's systems. NCC is NCC-RW here: calls that only read run like the others. Rows that nobody has written have a value of usual length";
 const OUTPERFORMS: &str = "§6.2: 80 % to 20x higher throughput than dOCC, d2PL and Janus-CC";
 const PEAK: &str = "§6.4: each system runs at 75 % of its own highest throughput, which is found first, under 0.3 % writes";
 
@@ -367,13 +367,11 @@ pub(super) const FIGURES: &[Figure] = &[
         section: "6.3",
         summary: "Google-F1 as stored procedures, with Janus-CC: median read latency over throughput",
         claims: &[
-            ratio(OperatingPoint, (NCC_CALLS, OCC_CALLS), Said::Between(2.0, 4.0), TWO_TO_FOUR),
-            ratio(OperatingPoint, (NCC_CALLS, NO_WAIT_CALLS), Said::Between(2.0, 4.0), TWO_TO_FOUR),
             ratio(
                 OperatingPoint,
-                (NCC_CALLS, WOUND_WAIT_CALLS),
-                Said::Between(2.0, 4.0),
-                TWO_TO_FOUR,
+                (NCC_CALLS, NO_WAIT_CALLS),
+                Said::Similar,
+                "§6.3: d2PL-no-wait performs similar to NCC-RW",
             ),
             ratio(
                 OperatingPoint,
@@ -393,10 +391,13 @@ pub(super) const FIGURES: &[Figure] = &[
         work: Work::Procedures(Calls { workload: "tao-calls", ..CALLS }),
         load: Load::Open(Open { first_per_s: 2000.0, weight: 24, ..OPEN }),
         claims: &[
-            ratio(OperatingPoint, (NCC_CALLS, OCC_CALLS), Said::AtLeast(1.8), ALL_WORKLOADS),
-            ratio(OperatingPoint, (NCC_CALLS, NO_WAIT_CALLS), Said::AtLeast(1.8), ALL_WORKLOADS),
-            ratio(OperatingPoint, (NCC_CALLS, WOUND_WAIT_CALLS), Said::AtLeast(1.8), ALL_WORKLOADS),
-            ratio(OperatingPoint, (NCC_CALLS, JANUS_CC), Said::AtLeast(1.8), OUTPERFORMS),
+            ratio(
+                OperatingPoint,
+                (NCC_CALLS, NO_WAIT_CALLS),
+                Said::Above(1.0),
+                "§6.3: NCC-RW outperforms d2PL-no-wait, more obviously than under Google-F1",
+            ),
+            ratio(OperatingPoint, (NCC_CALLS, JANUS_CC), Said::Above(1.0), OUTPERFORMS),
         ],
         remarks: &[AS_CALLS, O_P],
         ..F1_CALLS
@@ -431,8 +432,8 @@ pub(super) const FIGURES: &[Figure] = &[
             ratio(
                 HighestThroughput,
                 (NCC_CALLS, WOUND_WAIT_CALLS),
-                Said::AtLeast(1.8),
-                ALL_WORKLOADS,
+                Said::About(1.5),
+                "§6.3: a 50 % higher peak throughput",
             ),
             ratio(HighestThroughput, (NCC_CALLS, JANUS_CC), Said::AtLeast(1.8), OUTPERFORMS),
         ],
