@@ -1,8 +1,8 @@
 //! Compilation of one expression of the Common Expression Language.
 //!
-//! The parser is that of the `cel` crate. `serried_procedures` infers types and costs. The dialect is CEL without dynamic types, maps,
-//! floating-point numbers, time and regular expressions. Arithmetic saturates where CEL fails, since a body must not
-//! fail once something is written.
+//! The parser is that of the `cel` crate. `serried_procedures` infers types and costs. The dialect is CEL without dynamic
+//! types, maps, floating-point numbers, time and regular expressions. Arithmetic saturates where CEL fails, since a body
+//! must not fail once something is written.
 
 use std::rc::Rc;
 

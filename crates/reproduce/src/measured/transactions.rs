@@ -49,7 +49,7 @@ pub(crate) struct OpenMeasured {
     pub(crate) rate_per_s: f64,
     /// How many of them were not begun, because their clients had too many others open.
     pub(crate) dropped: u64,
-    /// The results by kind of transactions. None for calls, which always have them.
+    /// The results by kind of transactions. Empty for calls, whose kinds are kept in closed loops, too.
     pub(crate) kinds: Vec<OfKind>,
     /// The sums of the gauges of all replicas and clients, by name, since the run began. Only gauges about how
     /// transactions have fared.

@@ -36,7 +36,8 @@ mod tests {
             "there is no figure `morty-fig5`; choose one of morty-fig6, morty-fig7, morty-fig8, morty-fig9, \
              gryff-fig7, gryff-fig8, gryff-fig9, gryff-fig10, gryff-fig11, gryff-fig12, gryff-fig13, gryff-fig14, \
              gryff-fig15, rsc-fig16, ncc-fig7a, ncc-fig7b, ncc-fig7c, ncc-fig8a, ncc-fig8b, ncc-fig8c, \
-             ncc-fig7a-calls, ncc-fig7b-calls, ncc-fig7c-calls, ncc-fig8a-calls, rococo-fig11, rococo-fig14, rococo-fig15, rococo-table1, rococo-table2"
+             ncc-fig7a-calls, ncc-fig7b-calls, ncc-fig7c-calls, ncc-fig8a-calls, \
+             rococo-fig11, rococo-fig14, rococo-fig15, rococo-table1, rococo-table2"
         );
     }
 

@@ -168,10 +168,11 @@ const O_P: &str = "The operating point is the highest throughput with a median l
 const COUNTED: &str = "Some numbers come from what a protocol counts itself, and a dash says that it does not count it. A read-only \
      transaction that falls back to the way of the others starts over. Each response that is delayed counts as a \
      transaction of its own";
-const JANUS: &str = "Janus-CC has stored procedures only. The figure of the same number with `-calls` compares it with the others, as \
-     calls of procedures";
+const JANUS: &str = "Janus-CC has stored procedures only. The figure of the same name with `-calls` compares it with the others, \
+     as calls of procedures";
 const AS_CALLS: &str = "Here the transactions are stored procedures: a row is read and written with one request to its server, as by the \
-     paper's systems. NCC is NCC-RW here: calls that only read run like the others. Rows that nobody has written have a value of usual length";
+     paper's systems. NCC is NCC-RW here: calls that only read run like the others. Rows that nobody has written have a \
+     value of usual length";
 const OUTPERFORMS: &str = "§6.2: 80 % to 20x higher throughput than dOCC, d2PL and Janus-CC";
 const PEAK: &str = "§6.4: each system runs at 75 % of its own highest throughput, which is found first, under 0.3 % writes";
 
