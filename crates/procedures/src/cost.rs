@@ -84,7 +84,7 @@ impl Cost {
         };
         Err(TooMuch(format!(
             "this takes up to {found} {what}, and the limit is {most}; lower the `max` of the lists and the lengths of the \
-             strings that it uses"
+             strings that it uses, or use fewer rows"
         )))
     }
 }

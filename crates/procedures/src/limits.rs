@@ -99,7 +99,7 @@ pub fn check_call(pieces: &[(u32, u64)], other_steps: u64) -> Result<(), TooMuch
     if steps > MAX_STEPS_OF_CALL {
         return Err(TooMuch(format!(
             "the pieces of a call take up to {steps} steps together, and the limit is {MAX_STEPS_OF_CALL}; lower the `max` of \
-             the lists that `for_each` iterates, or of those that its pieces use"
+             the lists that `for_each` iterates, or of those that its pieces use, or use fewer rows"
         )));
     }
     Ok(())
