@@ -363,7 +363,7 @@ fn the_data_of_a_call_are_bounded() {
                  for_each = {{ e = \"l\" }}\nrows = {{ t = [\"e\"] }}\nwrites.t.c = \"''\"\n"
             )
         },
-        "what the pieces of a call get, return and write takes up to 16778752 bytes",
+        "the inputs of a call and what its pieces get, return and write take up to 16779136 bytes",
     );
     at_most(
         7,
@@ -376,7 +376,17 @@ fn the_data_of_a_call_are_bounded() {
                  writes.t.c = \"''\"\nwrites.u.c = \"''\"\n"
             )
         },
-        "what the pieces of a call get, return and write takes up to 1677",
+        "the inputs of a call and what its pieces get, return and write take up to 1677",
+    );
+    at_most(
+        15,
+        |count| {
+            format!(
+                "{table}[procedures.p.inputs]\n{}{piece}",
+                numbered(count, "i# = \"string(1048576)\"\n")
+            )
+        },
+        "the inputs of a call and what its pieces get, return and write take up to 16777",
     );
     at_most(
         15,

@@ -66,7 +66,7 @@ pub const MAX_OCCURRENCES: u64 = 10_000;
 /// nothing else happens on its core: 1,000,000 steps take about 6 ms.
 pub const MAX_STEPS_OF_CALL: u64 = 10_000_000;
 
-/// How many bytes of data a call may take up, beside its inputs.
+/// How many bytes of data a call may take up, its inputs included.
 pub const MAX_DATA_OF_CALL: u64 = 16 << 20;
 
 /// Something is above a limit. The text says what, how much there is, what the limit is, and what to do.
@@ -113,7 +113,7 @@ pub fn check_data(procedure: &Procedure, tables: &[(u64, u64)]) -> Result<(), To
     let data = procedure.max_bytes(tables);
     if data > MAX_DATA_OF_CALL {
         return Err(TooMuch(format!(
-            "what the pieces of a call get, return and write takes up to {data} bytes, or so do its results, and the limit \
+            "the inputs of a call and what its pieces get, return and write take up to {data} bytes, or so do its results, and the limit \
              is {MAX_DATA_OF_CALL}; lower the `max` of the lists and the lengths of the strings in inputs and columns"
         )));
     }

@@ -113,8 +113,8 @@ impl Procedure {
         self.pieces.iter().all(|piece| !piece.body.writes())
     }
 
-    /// How many bytes of data a call takes up at most, beside its inputs: what all occurrences of its pieces get and return,
-    /// and the rows that they write; or its results, if these are more. Saturates. Servers log these data in one piece, and
+    /// How many bytes of data a call takes up at most: its inputs, what all occurrences of its pieces get and return, and
+    /// the rows that they write; or its results, if these are more. Saturates. Servers log these data in one piece, and
     /// send them so.
     ///
     /// `tables` are those of each table ([`Table::max_bytes`]).
@@ -139,8 +139,9 @@ impl Procedure {
             .pieces
             .iter()
             .map(|piece| occurrence(piece).saturating_mul(u64::from(piece.most_occurrences())));
+        let inputs = self.inputs.iter().map(|input| input.of.max_bytes());
         let results = self.returns.iter().map(|returned| returned.field.of.max_bytes());
-        sum(&mut { all }).max(sum(&mut { results }))
+        sum(&mut inputs.chain(all)).max(sum(&mut { results }))
     }
 
     /// The pieces with their ids.

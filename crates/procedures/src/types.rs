@@ -48,13 +48,6 @@ pub struct Field {
 
 nested!(Type);
 
-impl Field {
-    /// Whether both have one name, or none has any. To compare empty strings takes long on some processors.
-    fn is_named_as(&self, other: &Field) -> bool {
-        self.name.len() == other.name.len() && (self.name.is_empty() || self.name == other.name)
-    }
-}
-
 impl Type {
     /// Whether every datum of type `other` is one of this type: it has the same shape and is not larger.
     pub fn holds(&self, other: &Type) -> bool {
@@ -70,7 +63,7 @@ impl Type {
                     && fields
                         .iter()
                         .zip(others)
-                        .all(|(field, other)| field.is_named_as(other) && field.of.holds(&other.of))
+                        .all(|(field, other)| field.name == other.name && field.of.holds(&other.of))
             }
             _ => false,
         }
@@ -95,7 +88,7 @@ impl Type {
             }
             (Type::Record(fields), Type::Record(others)) if fields.len() == others.len() => {
                 let join = |(field, other): (&Field, &Field)| {
-                    let of = if field.is_named_as(other) { field.of.join(&other.of) } else { None };
+                    let of = if field.name == other.name { field.of.join(&other.of) } else { None };
                     of.map(|of| Field { name: field.name.clone(), of })
                 };
                 fields.iter().zip(others).map(join).collect::<Option<Vec<_>>>().map(Type::Record)

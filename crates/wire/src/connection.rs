@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use serried_model::NodeId;
 use tokio::io::AsyncWriteExt;
@@ -15,6 +16,11 @@ use crate::handshake::WELCOME_BYTES;
 use crate::links::{Cut, LinkId};
 use crate::options::TransportOptions;
 use crate::writer;
+
+/// For how long the frames of a connection are handled before what they have caused is sent, and other connections have their
+/// turn. With batches of costly messages, both ends would otherwise wait for each other. Measured with calls of stored
+/// procedures: 100 to 130 % of the throughput.
+const TURN: Duration = Duration::from_micros(100);
 
 /// Why a connection has ended, or has not come about.
 #[derive(Debug, thiserror::Error)]
@@ -218,6 +224,7 @@ async fn read_loop<S: Side>(
     let mut bytes = 0;
     loop {
         let mut deferred = Vec::new();
+        let began = Instant::now();
         let (handled, behind) = {
             let moment = endpoint.clock.moment();
             let mut core = endpoint.lock();
@@ -232,17 +239,21 @@ async fn read_loop<S: Side>(
                         Ok(left) => deferred.extend(left),
                         Err(bad) => break Err(bad),
                     },
-                    Ok(None) => break Ok(()),
+                    Ok(None) => break Ok(false),
                     Err(bad) => break Err(bad),
+                }
+                if began.elapsed() >= TURN {
+                    break Ok(true);
                 }
             };
             core.links.heard(link, reader.kept_bytes());
             core.settle(moment);
             (handled, core.links.is_behind(link, slow_waiting_bytes))
         };
-        if let Err(bad) = handled {
-            return Ended::Bad(bad);
-        }
+        let is_more = match handled {
+            Ok(is_more) => is_more,
+            Err(bad) => return Ended::Bad(bad),
+        };
         if !deferred.is_empty() {
             S::answer(endpoint, link, deferred);
         }
@@ -251,6 +262,11 @@ async fn read_loop<S: Side>(
                 endpoint.lock().links.poll_drained(link, slow_waiting_bytes, cx)
             })
             .await;
+        }
+        if is_more {
+            bytes = 0;
+            tokio::task::yield_now().await;
+            continue;
         }
         bytes = match reader.fill(read).await {
             Ok(0) => return Ended::Closed,
@@ -271,8 +287,6 @@ impl<T> Drop for AbortOnDrop<T> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use rand::SeedableRng;
     use serried_actor::Random;
     use tokio::net::TcpListener;

@@ -6,8 +6,9 @@ use crate::frame::{HEADER_BYTES, Kind, finish_frame};
 /// partition (2 bytes each) and its length (4 bytes). Clients have no partition: what they send and receive
 /// has their replica's in both places.
 pub(crate) const PREFIX_BYTES: usize = 16;
-/// When a batch is this long, the next message begins another one, so that the receiver can start with the first.
-const BATCH_BYTES: usize = 256 << 10;
+/// When a batch is this long, the next message begins another one, so that the receiver can answer the first before it has
+/// handled all.
+const BATCH_BYTES: usize = 4 << 10;
 /// A buffer that has grown beyond this shrinks by half each time less than a quarter of it was used.
 const KEPT_BYTES: usize = 1 << 20;
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serried_model::{Key, NodeId, Value, Version};
 use serried_parts::{decode_cell_of_another, encode_cell};
+use serried_procedures::limits::MAX_DATA_OF_CALL;
 use serried_procedures::{Datum, PieceId, ProcedureSet, Refused, StoredRow, decode_data};
 use smallvec::SmallVec;
 
@@ -122,6 +123,11 @@ impl CallOf {
     pub(super) fn is_read(&self) -> bool {
         !self.reads.is_empty()
     }
+
+    /// Whether its inputs are larger than those of any procedure.
+    pub(super) fn is_too_large(&self) -> bool {
+        self.inputs.len() as u64 > MAX_DATA_OF_CALL
+    }
 }
 
 /// The inputs of a call, encoded. Only a node that goes on with another's call decodes them.
@@ -132,6 +138,11 @@ impl Inputs {
     /// Encodes inputs.
     pub(super) fn new(inputs: &[Datum]) -> Inputs {
         Inputs(encode_cell(&inputs).into())
+    }
+
+    /// How many bytes they take up.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
     }
 
     /// The inputs. None if no correct node has encoded them.
@@ -488,8 +499,10 @@ impl replicated_log::Entry for Entry {
         match self {
             Entry::Start(start) => {
                 let pieces = start.pieces.iter().map(|piece| data_size(&piece.arguments) + 64);
+                let outcomes = start.outcomes.iter().flatten().flatten();
                 pieces.sum::<usize>()
-                    + start.call.inputs.0.len()
+                    + start.call.inputs.len()
+                    + outcomes.map(|outputs| data_size(outputs)).sum::<usize>()
                     + start.rows.iter().map(row).sum::<usize>()
                     + start.edges.len() * size_of::<Edge>()
             }
@@ -500,7 +513,7 @@ impl replicated_log::Entry for Entry {
             }
             Entry::Hold(hold) => {
                 let pieces = hold.pieces.iter().map(|piece| data_size(&piece.arguments) + 64);
-                pieces.sum::<usize>() + hold.call.inputs.0.len()
+                pieces.sum::<usize>() + hold.call.inputs.len()
             }
             Entry::End(txns) => txns.len() * size_of::<Version>(),
             // As an estimate: an expression takes several times its text.

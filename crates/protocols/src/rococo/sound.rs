@@ -69,6 +69,7 @@ fn request(from: NodeId, request: &Request, own: u16, group: &Group) -> bool {
         Request::Start(start) => {
             let reads = &start.call.reads;
             version(start.txn)
+                && !start.call.is_too_large()
                 && reads.iter().all(|at| *at < group.partitions())
                 && reads.is_sorted_by(|one, other| one < other)
                 && (reads.is_empty() || reads.contains(&own))
@@ -88,7 +89,7 @@ fn request(from: NodeId, request: &Request, own: u16, group: &Group) -> bool {
         }
         Request::Register { .. } => own == OF_SETS,
         Request::Hold(hold) | Request::Release(hold) => {
-            version(hold.start.txn) && hold.attempt < LAST_US
+            version(hold.start.txn) && !hold.start.call.is_too_large() && hold.attempt < LAST_US
         }
         Request::Read(_) | Request::Set => true,
     }

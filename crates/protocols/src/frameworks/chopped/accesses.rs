@@ -128,6 +128,15 @@ impl Accesses {
             }
         }
         let (is_whole, state) = (row.is_whole, State::New);
+        let is_same = |last: &&mut Use| {
+            (last.txn, last.kind, last.is_whole, last.state) == (txn, kind, is_whole, state)
+        };
+        if let Some(last) = uses.last_mut().filter(is_same) {
+            // Occurrences of a piece often use one row.
+            (last.used, last.stands) = (last.used.with(used), last.stands.with(used));
+            last.gathers |= gathers;
+            return;
+        }
         uses.push(Use { txn, kind, used, stands: used, is_whole, state, gathers });
         self.keys.entry(txn).or_default().push(row.key.clone());
         if !row.is_whole {

@@ -1,11 +1,13 @@
 //! Stored procedures as programs: what is called, the set of procedures that is in use, and pieces that a leader executes.
 
-use std::collections::BTreeSet;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serried_model::{Key, Value};
 use serried_parts::{decode_cell_of_another, encode_cell};
+use serried_procedures::limits::MAX_DATA_OF_CALL;
 use serried_procedures::{
     Body, Datum, Footprint, Piece, PieceId, Procedure, ProcedureSet, Refused, RowStore, StoredRow,
     Table, decode_data, row_key,
@@ -22,6 +24,18 @@ pub struct CallOf {
     pub procedure: u16,
     /// The inputs.
     pub inputs: Vec<Datum>,
+}
+
+impl CallOf {
+    /// How many bytes the inputs hold.
+    pub(super) fn inputs_bytes(&self) -> usize {
+        self.inputs.iter().map(Datum::bytes).fold(0, usize::saturating_add)
+    }
+
+    /// Whether its inputs are larger than those of any procedure.
+    pub(super) fn is_too_large(&self) -> bool {
+        self.inputs_bytes() as u64 > MAX_DATA_OF_CALL
+    }
 }
 
 /// An occurrence of a piece.
@@ -118,26 +132,38 @@ pub struct Pieces {
     set: Arc<InUse>,
     procedure: u16,
     pieces: Vec<Occurrence>,
+    /// In the order in which the pieces use them.
     uses: Vec<Use>,
+    /// The place of each use, by its key.
+    places: BTreeMap<Key, usize>,
 }
 
 impl Pieces {
     /// Pieces of a call of the procedure, which accepts them ([`InUse::accepts`]).
     pub fn new(set: Arc<InUse>, procedure: u16, pieces: Vec<Occurrence>) -> Pieces {
         let mut uses: Vec<Use> = Vec::new();
+        let mut places: BTreeMap<Key, usize> = BTreeMap::new();
         let footprints = &set.footprints[usize::from(procedure)];
         let declared = &set.set.procedures[usize::from(procedure)].pieces;
         for Occurrence { piece, arguments, .. } in &pieces {
             let at = usize::from(piece.0);
             let rows = footprints[at].rows(&declared[at].body, arguments, |_, _| true);
-            for (row, used) in rows.into_iter().filter(|(row, _)| row.is_whole) {
-                match uses.iter_mut().find(|known| known.key == row.key) {
-                    Some(known) => known.writes |= !used.is_read(),
-                    None => uses.push(Use { key: row.key, writes: !used.is_read() }),
+            for (row, used) in rows.filter(|(row, _)| row.is_whole) {
+                let writes = !used.is_read();
+                match places.entry(row.key) {
+                    Entry::Occupied(place) => uses[*place.get()].writes |= writes,
+                    Entry::Vacant(place) => {
+                        uses.push(Use { key: place.key().clone(), writes });
+                        place.insert(uses.len() - 1);
+                    }
                 }
             }
         }
-        Pieces { set, procedure, pieces, uses }
+        Pieces { set, procedure, pieces, uses, places }
+    }
+
+    fn find(&self, key: &Key) -> Option<&Use> {
+        self.places.get(key).map(|place| &self.uses[*place])
     }
 }
 
@@ -153,7 +179,7 @@ impl Program for Pieces {
         for Occurrence { piece, number, arguments } in &self.pieces {
             let of = &declared[usize::from(piece.0)];
             let footprint = &self.set.footprints[at][usize::from(piece.0)];
-            let mut store = Store { rows, tables, body: &of.body, footprint, uses: &self.uses };
+            let mut store = Store { rows, tables, body: &of.body, footprint, all: self };
             match of.execute(tables, arguments, &mut store) {
                 Ok(outputs) => {
                     ran.pieces.push(Returned { piece: *piece, number: *number, outputs })
@@ -174,14 +200,14 @@ struct Store<'a, 'b> {
     tables: &'a [Table],
     body: &'a Body,
     footprint: &'a Footprint,
-    uses: &'a [Use],
+    all: &'a Pieces,
 }
 
 impl Store<'_, '_> {
     /// Whether the body may write this row: it is known, or the body writes some row of the table.
     fn may_write(&self, table: u16, key: &Key) -> bool {
         let mut rows = self.body.rows.iter().zip(self.footprint.uses());
-        match self.uses.iter().find(|known| known.key == *key) {
+        match self.all.find(key) {
             Some(known) => known.writes,
             None => rows.any(|(row, used)| row.table == table && !used.is_read()),
         }

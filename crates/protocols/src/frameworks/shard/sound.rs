@@ -94,9 +94,9 @@ fn shot(Shot { txn, participants: last, .. }: &Shot, own: u16, group: &Group) ->
 fn request(from: NodeId, request: &Request, own: u16, group: &Group, runs_calls: bool) -> bool {
     match request {
         Request::Shot(wanted) => !runs_calls && shot(wanted, own, group),
-        Request::Run(Run { shot: wanted, .. }) => {
+        Request::Run(Run { shot: wanted, call, .. }) => {
             let is_plain = wanted.reads.is_empty() && wanted.writes.is_empty();
-            runs_calls && is_plain && shot(wanted, own, group)
+            runs_calls && is_plain && !call.is_too_large() && shot(wanted, own, group)
         }
         Request::Kept { txn } => runs_calls && version(*txn),
         Request::Set => runs_calls && own == OF_SETS,
@@ -152,5 +152,37 @@ fn refusal(refusal: &Refusal) -> bool {
         Refusal::Late { from_us } | Refusal::Forgotten { from_us } => us(*from_us),
         Refusal::ClockSkew { ahead_us } => us(ahead_us.unsigned_abs()),
         Refusal::TooLong { .. } | Refusal::OtherSet { .. } => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::time::Duration;
+
+    use serried_procedures::Datum;
+    use serried_procedures::limits::MAX_DATA_OF_CALL;
+
+    use super::super::calls::CallOf;
+    use super::*;
+    use crate::testing::client_id;
+
+    #[test]
+    fn the_inputs_of_a_call_are_bounded() {
+        let group = Group::new(1, Duration::from_millis(1));
+        let client = client_id(0);
+        let is_sound = |bytes: u64| {
+            let inputs = vec![Datum::Bytes(vec![0; bytes as usize].into())];
+            let shot = Shot {
+                txn: Version { timestamp_us: 1, coordinator: client },
+                number: 0,
+                reads: Vec::new(),
+                writes: Vec::new(),
+                participants: None,
+            };
+            let call = Arc::new(CallOf { set: 1, procedure: 0, inputs });
+            let run = Run { shot, call, pieces: Vec::new(), is_refused: false };
+            to_replica(client, &Message::Request(Request::Run(run)), 0, &group, true)
+        };
+        assert!(is_sound(MAX_DATA_OF_CALL) && !is_sound(MAX_DATA_OF_CALL + 1));
     }
 }

@@ -1,6 +1,6 @@
 //! Read-only calls that are ordered among those that write.
 
-use super::super::message::{Message, Reply, Request, Start};
+use super::super::message::{Inputs, Message, Reply, Request, Start};
 use super::super::registered::Registered;
 use super::super::sound;
 use super::*;
@@ -10,6 +10,7 @@ use merging::is_found;
 use reading::{
     Envelope, LAST, answer_all, begin_to_add, call_meanwhile, requests, results, second_round,
 };
+use serried_procedures::limits::MAX_DATA_OF_CALL;
 
 /// `look` reads a head and the list that it names, and another list and the list that this one names.
 pub(super) const LOOK: &str = r#"
@@ -326,6 +327,12 @@ fn pieces_for_a_call_that_can_not_be_ordered_are_rejected() {
     assert!(is_sound(&[0, 1]) && is_sound(&[0]));
     assert!(!is_sound(&[1]), "it is not at this partition");
     assert!(!is_sound(&[1, 0]) && !is_sound(&[0, 0]) && !is_sound(&[0, 2]));
+    let has_sound_inputs = |bytes: u64| {
+        let inputs = Inputs::new(&[Datum::Bytes(vec![0; bytes as usize].into())]);
+        let message = changed(&|start| Arc::make_mut(&mut start.call).inputs = inputs.clone());
+        sound::to_replica(*from, &message, 0, &hand.group)
+    };
+    assert!(has_sound_inputs(MAX_DATA_OF_CALL - 64) && !has_sound_inputs(MAX_DATA_OF_CALL));
     let accepts = |set: Arc<ProcedureSet>, change: &dyn Fn(&mut Start)| match changed(change) {
         Message::Request(Request::Start(start)) => Registered::new(1, set).accepts_start(&start),
         _ => unreachable!(),
