@@ -363,7 +363,7 @@ fn the_data_of_a_call_are_bounded() {
                  for_each = {{ e = \"l\" }}\nrows = {{ t = [\"e\"] }}\nwrites.t.c = \"''\"\n"
             )
         },
-        "the inputs of a call and what its pieces get, return and write take up to 16779136 bytes",
+        "the inputs of a call, its keys and what its pieces get, return and write take up to 16779296 bytes",
     );
     at_most(
         7,
@@ -376,17 +376,30 @@ fn the_data_of_a_call_are_bounded() {
                  writes.t.c = \"''\"\nwrites.u.c = \"''\"\n"
             )
         },
-        "the inputs of a call and what its pieces get, return and write take up to 1677",
+        "the inputs of a call, its keys and what its pieces get, return and write take up to 1677",
     );
     at_most(
         15,
         |count| {
             format!(
-                "{table}[procedures.p.inputs]\n{}{piece}",
+                "{table}[procedures.p.inputs]\n{}{piece}reads = [\"t.c\"]\noutputs.o = \"size(t.c)\"\n",
                 numbered(count, "i# = \"string(1048576)\"\n")
             )
         },
-        "the inputs of a call and what its pieces get, return and write take up to 16777",
+        "the inputs of a call, its keys and what its pieces get, return and write take up to 16777",
+    );
+    // A row that is only read.
+    at_most(
+        15,
+        |count| {
+            format!(
+                "[tables.t]\nkey = {{ g = \"int\", s = \"string(1048576)\" }}\nplaced_by = 1\n\
+                 columns = {{ c = \"int\" }}\n[procedures.p]\ninputs.l = {{ list = \"int\", max = {count} }}\n\
+                 [procedures.p.pieces.q]\nfor_each = {{ e = \"l\" }}\nrows = {{ t = [\"e\", \"''\"] }}\n\
+                 reads = [\"t.c\"]\noutputs.o = \"t.c\"\n"
+            )
+        },
+        "the inputs of a call, its keys and what its pieces get, return and write take up to 1677",
     );
     at_most(
         15,
@@ -518,5 +531,23 @@ fn the_steps_of_a_call_are_bounded() {
             )
         },
         "steps together, and the limit is 10000000; lower the `max` of the lists that `for_each` iterates",
+    );
+}
+
+#[test]
+fn what_results_gather_is_bounded() {
+    let sum = "size(q.o0) + size(q.o1) + size(q.o2) + size(q.o3) + size(q.o4) + size(q.o5) + size(q.o6) + size(q.o7)";
+    at_most(
+        6_248,
+        |count| {
+            format!(
+                "[tables.t]\nkey = {{ i = \"int\" }}\ncolumns = {{ c = \"int\" }}\n[procedures.p]\n\
+                 inputs.l = {{ list = \"int\", max = {count} }}\n[procedures.p.pieces.q]\nfor_each = {{ e = \"l\" }}\n\
+                 rows = {{ t = [\"e\"] }}\nreads = [\"t.c\"]\n[procedures.p.pieces.q.outputs]\n{}[procedures.p.returns]\n{}",
+                numbered(8, "o# = \"t.c\"\n"),
+                numbered(200, &format!("r# = \"{sum}\"\n"))
+            )
+        },
+        "the lists that pieces iterate and the results use up to",
     );
 }

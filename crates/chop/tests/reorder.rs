@@ -44,13 +44,13 @@ fn loaded(set: &ProcedureSet) -> Rows {
         insert(set, &mut rows, "item", &[int(item)], &[("price", int(100 + item))]);
     }
     for w in 0..2 {
-        insert(set, &mut rows, "warehouse", &[int(w)], &[("name", "house".into())]);
         for item in 0..4 {
             let columns = [("quantity", int(12 + item)), ("info", "shelf".into())];
             insert(set, &mut rows, "stock", &[int(w), int(item)], &columns);
         }
         for d in 0..2 {
-            let columns = [("tax", int(300)), ("warehouse_tax", int(50))];
+            let columns =
+                [("warehouse_name", "house".into()), ("tax", int(300)), ("warehouse_tax", int(50))];
             insert(set, &mut rows, "district", &[int(w), int(d)], &columns);
             let named = [("customers", Datum::list((0..3).map(int)))];
             insert(set, &mut rows, "customers_named", &[int(w), int(d), "name".into()], &named);

@@ -102,6 +102,19 @@ impl Datum {
         }
     }
 
+    /// How much memory it takes up, in bytes, as [`Type::max_bytes`](crate::Type::max_bytes) counts.
+    pub fn size(&self) -> usize {
+        let content = match self {
+            Datum::Bool(_) | Datum::Int(_) => 0,
+            Datum::String(text) => text.len(),
+            Datum::Bytes(bytes) => bytes.len(),
+            Datum::List(data) | Datum::Record(data) => {
+                data.iter().map(Datum::size).fold(0, usize::saturating_add)
+            }
+        };
+        size_of::<Datum>() + content
+    }
+
     /// Whether it can be a part of a key: it is no list and no record.
     pub fn is_scalar(&self) -> bool {
         !matches!(self, Datum::List(_) | Datum::Record(_))

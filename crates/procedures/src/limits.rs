@@ -8,6 +8,9 @@ use crate::Procedure;
 /// How many parts a key may have.
 pub const MAX_KEY: usize = 8;
 
+/// How long the name of a table, a column, a field, a procedure or a piece may be, in bytes. Errors repeat names.
+pub const MAX_NAME: usize = 64;
+
 /// How many columns a table may have.
 pub const MAX_COLUMNS: usize = 256;
 
@@ -105,15 +108,22 @@ pub fn check_call(pieces: &[(u32, u64)], other_steps: u64) -> Result<(), TooMuch
     Ok(())
 }
 
-/// Checks [`Procedure::max_bytes`]. `tables` are the bytes of each table ([`crate::Table::max_bytes`]).
+/// Checks [`Procedure::gathered`] and [`Procedure::max_bytes`]. `tables` are the bytes of each table ([`crate::Table::max_bytes`]).
 ///
 /// # Errors
 /// If these are too many.
 pub fn check_data(procedure: &Procedure, tables: &[(u64, u64)]) -> Result<(), TooMuch> {
+    let gathered = procedure.gathered();
+    if gathered > MAX_STEPS_OF_CALL {
+        return Err(TooMuch(format!(
+            "the lists that pieces iterate and the results use up to {gathered} outputs of pieces and slots, and the limit is \
+             {MAX_STEPS_OF_CALL}; lower the `max` of the lists that `for_each` iterates, or return less"
+        )));
+    }
     let data = procedure.max_bytes(tables);
     if data > MAX_DATA_OF_CALL {
         return Err(TooMuch(format!(
-            "the inputs of a call and what its pieces get, return and write take up to {data} bytes, or so do its results, and the limit \
+            "the inputs of a call, its keys and what its pieces get, return and write take up to {data} bytes, or so do its results, and the limit \
              is {MAX_DATA_OF_CALL}; lower the `max` of the lists and the lengths of the strings in inputs and columns"
         )));
     }

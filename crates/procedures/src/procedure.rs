@@ -113,24 +113,23 @@ impl Procedure {
         self.pieces.iter().all(|piece| !piece.body.writes())
     }
 
-    /// How many bytes of data a call takes up at most: its inputs, what all occurrences of its pieces get and return, and
-    /// the rows that they write; or its results, if these are more. Saturates. Servers log these data in one piece, and
+    /// How many bytes of data a call takes up at most: its inputs, what all occurrences of its pieces get and return, the
+    /// keys of their rows, and the rows that they write; or its results, if these are more. Saturates. Servers log these data in one piece, and
     /// send them so.
     ///
     /// `tables` are those of each table ([`Table::max_bytes`]).
     ///
     /// # Panics
-    /// If a piece writes a row of a table that is not among `tables`.
+    /// If a piece uses a row of a table that is not among `tables`.
     pub fn max_bytes(&self, tables: &[(u64, u64)]) -> u64 {
         let sum = |sizes: &mut dyn Iterator<Item = u64>| sizes.fold(0, u64::saturating_add);
         let occurrence = |Piece { argument_types, body, .. }: &Piece| {
             let outputs = body.outputs.iter().map(|(field, _)| &field.of);
             let is_written =
                 |at: usize| body.writes.iter().any(|write| usize::from(write.row) == at);
-            let written = (0..body.rows.len()).filter(|at| is_written(*at));
-            let rows = written.map(|at| {
-                let (key, columns) = tables[usize::from(body.rows[at].table)];
-                key.saturating_add(columns)
+            let rows = body.rows.iter().enumerate().map(|(at, row)| {
+                let (key, columns) = tables[usize::from(row.table)];
+                if is_written(at) { key.saturating_add(columns) } else { key }
             });
             let data = argument_types.iter().chain(outputs).map(Type::max_bytes);
             sum(&mut data.chain(rows))
@@ -142,6 +141,28 @@ impl Procedure {
         let inputs = self.inputs.iter().map(|input| input.of.max_bytes());
         let results = self.returns.iter().map(|returned| returned.field.of.max_bytes());
         sum(&mut inputs.chain(all)).max(sum(&mut { results }))
+    }
+
+    /// How many elements are passed to lists that pieces iterate, and to results: one for each argument, or all outputs of a
+    /// piece that is repeated. The slots of their frames count, too. Saturates.
+    pub fn gathered(&self) -> u64 {
+        let passed = |argument: &Argument| match argument {
+            Argument::Output(PieceId(piece), _) => {
+                let piece = self.pieces.get(usize::from(*piece));
+                piece.map_or(1, |piece| u64::from(piece.most_occurrences()).max(1))
+            }
+            _ => 1,
+        };
+        let frame = |arguments: &[Argument], slots: u16| {
+            arguments.iter().map(passed).fold(u64::from(slots), u64::saturating_add)
+        };
+        let lists = self.pieces.iter().map(|piece| match &piece.multiplicity {
+            Multiplicity::Once => 0,
+            Multiplicity::ForEach { arguments, slots, .. } => frame(arguments, *slots),
+        });
+        let results =
+            self.returns.iter().map(|returned| frame(&returned.arguments, returned.slots));
+        lists.chain(results).fold(0, u64::saturating_add)
     }
 
     /// The pieces with their ids.

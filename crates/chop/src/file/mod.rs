@@ -9,6 +9,7 @@ mod table;
 mod types;
 
 use serried_procedures::ProcedureSet;
+use serried_procedures::limits::MAX_NAME;
 use toml::de::DeTable;
 
 pub(crate) use document::Text;
@@ -105,7 +106,6 @@ fn check_name(name: &Name<'_>) -> Compiled<()> {
         "void",
         "while",
     ];
-    const MAX_LENGTH: usize = 64;
     let text = name.text;
     let wrong =
         |why: &str| Err(Misplaced::new(&name.span, format!("`{text}` can't be a name: {why}")));
@@ -113,8 +113,8 @@ fn check_name(name: &Name<'_>) -> Compiled<()> {
     if !letters || text.is_empty() || text.as_bytes()[0].is_ascii_digit() {
         return wrong("a name has letters, digits and `_`, and does not begin with a digit");
     }
-    if text.len() > MAX_LENGTH {
-        return wrong(&format!("a name has at most {MAX_LENGTH} characters"));
+    if text.len() > MAX_NAME {
+        return wrong(&format!("a name has at most {MAX_NAME} characters"));
     }
     if RESERVED.contains(&text) {
         return wrong("expressions use this word otherwise");

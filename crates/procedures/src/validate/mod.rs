@@ -11,7 +11,7 @@ mod tests;
 use core::fmt;
 use std::rc::Rc;
 
-use crate::limits::{MAX_COLUMNS, MAX_KEY, TooMuch};
+use crate::limits::{MAX_COLUMNS, MAX_KEY, MAX_NAME, TooMuch};
 use crate::{Mistyped, ProcedureSet, Table, Type};
 
 /// A set that the compiler would not have made.
@@ -82,9 +82,12 @@ fn at_most(found: usize, most: usize, of: &str) -> Checked {
     Err(Wrong::TooMuch(TooMuch(format!("there are {found} {of}, and the limit is {most}"))))
 }
 
-/// A name in a message. It may have any characters.
+/// A name in a message. It may have any characters, and be too long.
 fn quoted(name: &str) -> String {
-    format!("`{}`", name.escape_debug())
+    match name.char_indices().nth(MAX_NAME) {
+        None => format!("`{}`", name.escape_debug()),
+        Some((end, _)) => format!("`{}...`", name[..end].escape_debug()),
+    }
 }
 
 /// Checks that whatever is of type `found` can be where `wanted` was declared.
@@ -95,7 +98,31 @@ fn check_holds(wanted: &Type, found: &Type, what: impl FnOnce() -> String) -> Ch
 /// The shape of a declared type.
 fn shape(of: &Type) -> Checked<Rc<Type>> {
     of.check_size()?;
+    check_fields(of)?;
     Ok(Rc::new(of.shape()))
+}
+
+/// Checks the names of fields.
+fn check_fields(of: &Type) -> Checked {
+    match of {
+        Type::Bool | Type::Int | Type::String { .. } | Type::Bytes { .. } => Ok(()),
+        Type::List { element, .. } => check_fields(element),
+        Type::Record(fields) => fields.iter().try_for_each(|field| {
+            check_name(&field.name)?;
+            check_fields(&field.of)
+        }),
+    }
+}
+
+/// Checks the length of a name.
+fn check_name(name: &str) -> Checked {
+    match name.len() <= MAX_NAME {
+        true => Ok(()),
+        false => Err(Wrong::TooMuch(TooMuch(format!(
+            "a name has {} bytes, and the limit is {MAX_NAME}",
+            name.len()
+        )))),
+    }
 }
 
 /// A table, with the shapes of the types of its columns.
@@ -140,6 +167,7 @@ impl ProcedureSet {
 }
 
 fn shape_table(table: &Table) -> Checked<Shaped<'_>> {
+    check_name(&table.name)?;
     at_most(table.key.len(), MAX_KEY, "parts of its key")?;
     at_most(table.columns.len(), MAX_COLUMNS, "columns")?;
     check(!table.columns.is_empty(), || "it has no columns".to_owned())?;
@@ -153,9 +181,11 @@ fn shape_table(table: &Table) -> Checked<Shaped<'_>> {
     for part in &table.key {
         let is_scalar = !matches!(part.of, Type::List { .. } | Type::Record(_));
         check(is_scalar, || format!("{} can't be a part of its key", quoted(&part.name)))?;
+        check_name(&part.name)?;
     }
     let mut columns = Vec::with_capacity(table.columns.len());
     for column in &table.columns {
+        check_name(&column.name)?;
         columns.push(shape(&column.of)?);
         let default = column.of.check(&column.default);
         default.map_err(|mismatch| {

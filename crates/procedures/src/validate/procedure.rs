@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use super::frame::Frame;
 use super::{
-    Checked, NotCompiled, Shaped, Wrong, at_most, body, check, check_holds, found, order, quoted,
-    shape,
+    Checked, NotCompiled, Shaped, Wrong, at_most, body, check, check_holds, check_name, found,
+    order, quoted, shape,
 };
 use crate::limits::{self, MAX_INPUTS, MAX_LISTS, MAX_OUTPUTS, MAX_PIECES, MAX_RESULTS};
 use crate::{Argument, Cost, Multiplicity, Piece, PieceId, Procedure, Returned, Type};
@@ -49,6 +49,12 @@ struct Known {
 
 impl Known {
     fn of(procedure: &Procedure) -> Checked<Known> {
+        let fields = procedure.inputs.iter().chain(procedure.returns.iter().map(|of| &of.field));
+        let pieces = procedure.pieces.iter();
+        let outputs = pieces.clone().flat_map(|piece| piece.body.outputs.iter().map(|(of, _)| of));
+        let names = fields.chain(outputs).map(|field| &field.name);
+        let names = names.chain(pieces.map(|piece| &piece.name)).chain([&procedure.name]);
+        names.into_iter().try_for_each(|name| check_name(name))?;
         check(!procedure.pieces.is_empty(), || "it has no pieces".to_owned())?;
         at_most(procedure.pieces.len(), MAX_PIECES, "pieces")?;
         at_most(procedure.inputs.len(), MAX_INPUTS, "inputs")?;

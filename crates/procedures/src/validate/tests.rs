@@ -693,3 +693,25 @@ fn deep_expressions_overflow_no_stack() {
         thread.join().unwrap();
     }
 }
+
+#[test]
+fn names_are_bounded() {
+    let long = || "x".repeat(MAX_NAME + 1);
+    let why = "a name has 65 bytes, and the limit is 64";
+    table_refused(|table| table.name = long(), why);
+    table_refused(|table| table.key[0].name = long(), why);
+    table_refused(|table| table.columns[0].name = long(), why);
+    shop_refused(|shop| shop.name = long(), why);
+    shop_refused(|shop| shop.inputs[0].name = long(), why);
+    shop_refused(|shop| shop.inputs[2].of = list(pair([&long(), "count"]), 3), why);
+    shop_refused(|shop| shop.returns[0].field.name = long(), why);
+    find_refused(|find| find.name = long(), why);
+    find_refused(|find| find.body.outputs[0].0.name = long(), why);
+    let mut set = sound();
+    set.procedures[0].pieces[0].name = "x".repeat(MAX_NAME);
+    assert_eq!(set.validate(), Ok(()));
+    shop_refused(
+        |shop| shop.name = "x".repeat(1000),
+        &format!("procedure `{}...`", "x".repeat(64)),
+    );
+}

@@ -433,7 +433,7 @@ impl Coordinator {
             | Reply::Results { .. }
             | Reply::Fetched { .. }
             | Reply::Have { .. }
-            | Reply::Copied(_)
+            | Reply::Copied { .. }
             | Reply::Joined { .. } => return,
         };
         for txn in about(self, version) {

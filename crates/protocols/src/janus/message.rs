@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serried_model::{Key, NodeId, Version};
+use serried_procedures::limits::MAX_DATA_OF_CALL;
 use serried_procedures::{Datum, PieceId, ProcedureSet, Refused, Registration, StoredRow};
 
 pub(super) use crate::frameworks::chopped::{Ancestors, Commit, Edge, Kind, Vertex};
@@ -61,7 +62,12 @@ pub enum Request {
     /// Report the set of procedures that is in use.
     Set,
     /// Send a part of the data of the partition.
-    Copy(CopyRequest),
+    Copy {
+        /// Which part.
+        request: CopyRequest,
+        /// What [`Reply::Copied`] has said with the part before; 0 for the first part.
+        session: u64,
+    },
     /// The sender has lost its disk, and begins again in this incarnation.
     Join {
         /// The incarnation.
@@ -227,6 +233,13 @@ pub struct CallOf {
     pub inputs: Vec<Datum>,
 }
 
+impl CallOf {
+    /// Whether its inputs are larger than those of any procedure.
+    pub(super) fn is_too_large(&self) -> bool {
+        self.inputs.iter().map(Datum::size).fold(0, usize::saturating_add) as u64 > MAX_DATA_OF_CALL
+    }
+}
+
 /// What an occurrence of a piece has returned, or why it was refused.
 pub(super) type Outcome = Result<Vec<Datum>, Refused>;
 
@@ -347,7 +360,13 @@ pub enum Reply {
         is_last: bool,
     },
     /// A part of the data of the partition.
-    Copied(Box<Copied>),
+    Copied {
+        /// The part.
+        copied: Box<Copied>,
+        /// Identifies the copy at the sender. It knows what has changed since it sent the first part, and forgets that when it
+        /// restarts. So a part of one session does not follow one of another.
+        session: u64,
+    },
     /// The sender knows that a replica has lost its disk.
     Joined {
         /// The incarnation of that replica.

@@ -49,7 +49,7 @@ fn ancestors(ancestors: &Ancestors, group: &Group) -> bool {
 fn work(work: &Work, group: &Group) -> bool {
     partitions(&work.participants, group)
         && match &work.task {
-            Task::Call(_) => true,
+            Task::Call(call) => !call.is_too_large(),
             Task::Register { .. } => work.participants.len() == usize::from(group.partitions()),
         }
 }
@@ -139,7 +139,7 @@ fn request(from: NodeId, request: &Request, own: u16, members: &Members) -> bool
             *below_us < LAST_US && *firm_us < LAST_US && !from.is_coordinator()
         }
         Request::Set => true,
-        Request::Copy(request) => is_peer && request.copy < LAST_US,
+        Request::Copy { request, .. } => is_peer && request.copy < LAST_US,
         Request::Join { incarnation } => is_peer && *incarnation < LAST_US,
     }
 }
@@ -189,7 +189,7 @@ fn reply(from: NodeId, reply: &Reply, own: u16, members: &Members) -> bool {
         Reply::Have { txns, .. } => is_peer && txns.iter().all(|txn| version(*txn)),
         Reply::Executed { txn, .. } | Reply::Results { txn, .. } => version(*txn),
         Reply::Set { .. } => true,
-        Reply::Copied(copied) => {
+        Reply::Copied { copied, .. } => {
             is_peer && copied.request.copy < LAST_US && configuration(&copied.configuration, group)
         }
         Reply::Joined { incarnation, incarnations: named, open, .. } => {
@@ -198,5 +198,29 @@ fn reply(from: NodeId, reply: &Reply, own: u16, members: &Members) -> bool {
                 && incarnations(named, group)
                 && open.iter().all(|txn| version(*txn))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::time::Duration;
+    use std::sync::Arc;
+
+    use serried_procedures::Datum;
+    use serried_procedures::limits::MAX_DATA_OF_CALL;
+
+    use super::super::message::CallOf;
+    use super::*;
+
+    #[test]
+    fn the_inputs_of_a_call_are_bounded() {
+        let group = Group::new(1, Duration::from_millis(1));
+        let is_sound = |count: usize| {
+            let inputs = vec![Datum::Bytes(Default::default()); count];
+            let task = Task::Call(CallOf { set: 1, procedure: 0, inputs });
+            work(&Work { participants: Arc::new([0]), task }, &group)
+        };
+        let most = MAX_DATA_OF_CALL as usize / size_of::<Datum>();
+        assert!(is_sound(most) && !is_sound(most + 1));
     }
 }

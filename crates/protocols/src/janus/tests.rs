@@ -161,7 +161,7 @@ fn name(message: &Message) -> &'static str {
             Request::Report(_) => "Report",
             Request::Over { .. } => "Over",
             Request::Set => "Set?",
-            Request::Copy(_) => "Copy",
+            Request::Copy { .. } => "Copy",
             Request::Join { .. } => "Join",
         },
         Message::Reply(reply) => match reply {
@@ -177,7 +177,7 @@ fn name(message: &Message) -> &'static str {
             Reply::Have { .. } => "Have",
             Reply::Results { .. } => "Results",
             Reply::Set { .. } => "Set",
-            Reply::Copied(_) => "Copied",
+            Reply::Copied { .. } => "Copied",
             Reply::Joined { .. } => "Joined",
         },
     }

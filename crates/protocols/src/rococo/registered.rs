@@ -86,6 +86,21 @@ impl Registered {
             && are_named_once(pieces, declared.pieces.len())
     }
 
+    /// Whether no piece is there more often than it can occur in a call of the procedure. The occurrences may be those of
+    /// different rounds, and have one number, but other arguments.
+    pub(super) fn may_have<'a>(
+        &self,
+        procedure: u16,
+        pieces: impl Iterator<Item = &'a Occurrence>,
+    ) -> bool {
+        let declared = self.procedure(procedure).map_or(&[][..], |declared| &declared.pieces);
+        let mut left: Vec<u32> = declared.iter().map(Piece::most_occurrences).collect();
+        { pieces }.all(|Occurrence { piece, .. }| {
+            let left = left.get_mut(usize::from(piece.0)).filter(|left| **left > 0);
+            left.map(|left| *left -= 1).is_some()
+        })
+    }
+
     /// Whether a call can have these pieces at one partition: as [`Self::accepts`], or, if it is a read-only call that is
     /// ordered, none.
     pub(super) fn accepts_start(&self, Start { call, pieces, .. }: &Start) -> bool {
@@ -148,6 +163,39 @@ fn are_named_once(pieces: &[Occurrence], declared: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_piece_is_read_no_more_often_than_it_can_occur() {
+        let file = r#"
+[tables.t]
+key = { i = "int" }
+columns = { c = "int" }
+[procedures.p]
+inputs.l = { list = "int", max = 2 }
+[procedures.p.pieces.one]
+rows = { t = ["0"] }
+reads = ["t.c"]
+outputs.c = "t.c"
+[procedures.p.pieces.each]
+for_each = { e = "l" }
+rows = { t = ["e"] }
+reads = ["t.c"]
+outputs.c = "t.c"
+"#;
+        let set = serried_chop::compile(file).unwrap_or_else(|mistake| panic!("{mistake}"));
+        let set = Registered::new(1, Arc::new(set));
+        let may_have = |pieces: &[u16]| {
+            let occurrence = |piece: &u16| Occurrence {
+                piece: PieceId(*piece),
+                number: 0,
+                arguments: Arc::default(),
+            };
+            let pieces: Vec<Occurrence> = pieces.iter().map(occurrence).collect();
+            set.may_have(0, pieces.iter())
+        };
+        assert!(may_have(&[]) && may_have(&[1, 0, 1]));
+        assert!(!may_have(&[0, 0]) && !may_have(&[1, 1, 1]) && !may_have(&[2]));
+    }
 
     #[test]
     fn an_occurrence_is_named_once_in_any_order() {

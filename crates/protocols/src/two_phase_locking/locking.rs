@@ -193,8 +193,8 @@ impl<const WAITS: bool> Locking<WAITS> {
         }
     }
 
-    /// Runs the program of a shot, as soon as it has all locks. A program finds some of its rows only by others, so it is run
-    /// again with each further lock. Returns false if the transaction has been refused.
+    /// Runs the program of a shot, as soon as it has all locks. A program finds some of its rows only by others. If it has to
+    /// wait for the lock of such a row, it is run again with that. Returns false if the transaction has been refused.
     fn run_program(&mut self, txn: Version, number: u16, desk: &mut Desk<'_>) -> bool {
         loop {
             let unlocked = self.mutation.is(Mutation::ReadsUnlocked);
@@ -213,8 +213,12 @@ impl<const WAITS: bool> Locking<WAITS> {
                 desk.read_row();
                 let mode = if may_write { LockMode::Exclusive } else { LockMode::Shared };
                 if locks.held(key, txn) < Some(mode) && (may_write || !unlocked) {
-                    missing = Some((key.clone(), may_write));
-                    return None;
+                    if !locks.try_lock(key, txn, mode) {
+                        missing = Some((key.clone(), may_write));
+                        return None;
+                    }
+                    let want = Want { shot: number, key: key.clone(), write: None, may_write };
+                    own.take(txn, want, desk);
                 }
                 Some(own.value(txn, key, desk))
             });

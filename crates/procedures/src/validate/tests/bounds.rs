@@ -146,6 +146,6 @@ fn a_call_is_bounded() {
     );
     shop_refused(
         often(1_000, 100, 1 << 14),
-        "procedure `shop`: what the pieces of a call get, return and write takes up to",
+        "procedure `shop`: the inputs of a call, its keys and what its pieces get, return and write take up to",
     );
 }

@@ -1,5 +1,7 @@
 //! The reads and writes of an open transaction at a shard, for controls that need no other state.
 
+use std::collections::BTreeMap;
+
 use serried_model::{Key, Value};
 use smallvec::SmallVec;
 
@@ -7,9 +9,16 @@ use super::control::Desk;
 use super::message::{Found, Item, Part, Written};
 use super::stamp::Stamp;
 
+/// With so many accesses, they are found by an index.
+const INDEXED_FROM: usize = 32;
+
 /// The accesses of a transaction at a shard. Each key occurs once.
 #[derive(Debug, Default)]
-pub struct Accesses(SmallVec<[Access; 4]>);
+pub struct Accesses {
+    all: SmallVec<[Access; 4]>,
+    /// The places of all accesses, if there are many.
+    places: BTreeMap<Key, usize>,
+}
 
 /// A transaction's access to one key.
 #[derive(Debug)]
@@ -39,27 +48,45 @@ impl Accesses {
             read: item.read.map(|stamp| Read { stamp, found: None }),
             write: item.write.as_ref().map(|write| write.value.clone()),
         };
-        Accesses(part.items.iter().map(access).collect())
+        let all: SmallVec<[Access; 4]> = part.items.iter().map(access).collect();
+        let mut accesses = Accesses { all, places: BTreeMap::new() };
+        accesses.index();
+        accesses
     }
 
     /// Iterates over the accesses in the order in which the transaction first accessed the keys.
     pub fn iter(&self) -> core::slice::Iter<'_, Access> {
-        self.0.iter()
+        self.all.iter()
     }
 
     /// The transaction's access to a key.
     pub fn of(&self, key: &Key) -> Option<&Access> {
-        self.0.iter().find(|access| access.key == *key)
+        self.place(key).map(|place| &self.all[place])
     }
 
     /// Mutable access to the entry of a key. Inserts an empty entry if there is none.
     pub fn of_mut(&mut self, key: &Key) -> &mut Access {
-        let place = self.0.iter().position(|access| access.key == *key);
-        let place = place.unwrap_or_else(|| {
-            self.0.push(Access { key: key.clone(), read: None, write: None });
-            self.0.len() - 1
+        let place = self.place(key).unwrap_or_else(|| {
+            self.all.push(Access { key: key.clone(), read: None, write: None });
+            self.index();
+            self.all.len() - 1
         });
-        &mut self.0[place]
+        &mut self.all[place]
+    }
+
+    fn place(&self, key: &Key) -> Option<usize> {
+        match self.places.is_empty() {
+            true => self.all.iter().position(|access| access.key == *key),
+            false => self.places.get(key).copied(),
+        }
+    }
+
+    /// Indexes the accesses that were added, if there are many.
+    fn index(&mut self) {
+        if self.all.len() >= INDEXED_FROM {
+            let new = self.all.iter().enumerate().skip(self.places.len());
+            self.places.extend(new.map(|(place, access)| (access.key.clone(), place)));
+        }
     }
 
     /// The transaction's read of a key.
@@ -87,7 +114,7 @@ impl Accesses {
             read: access.read.as_ref().map(|read| read.stamp),
             write: access.write.clone().map(|value| Written { value, at }),
         };
-        self.0.iter().map(item).collect()
+        self.all.iter().map(item).collect()
     }
 }
 
@@ -96,5 +123,28 @@ impl Read {
     pub fn newest(key: &Key, desk: &mut Desk<'_>) -> Read {
         let stamp = desk.row(key).newest().stamp;
         Read { stamp, found: Some(desk.newest(key)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accesses_are_found_whether_they_are_few_or_many() {
+        let mut accesses = Accesses::default();
+        let key = |number: usize| Key::from(format!("{}", number * 7 % 1000).as_str());
+        for count in 0..2 * INDEXED_FROM {
+            for number in 0..count {
+                let value = Value::from(format!("{number}").as_str());
+                assert_eq!(accesses.of(&key(number)).unwrap().write, Some(Some(value)));
+            }
+            assert!(accesses.of(&key(count)).is_none());
+            let value = Value::from(format!("{count}").as_str());
+            accesses.of_mut(&key(count)).write = Some(Some(value));
+        }
+        let keys: Vec<&Key> = accesses.iter().map(|access| &access.key).collect();
+        let all: Vec<Key> = (0..2 * INDEXED_FROM).map(key).collect();
+        assert_eq!(keys, all.iter().collect::<Vec<_>>());
     }
 }

@@ -27,14 +27,14 @@ pub struct CallOf {
 }
 
 impl CallOf {
-    /// How many bytes the inputs hold.
-    pub(super) fn inputs_bytes(&self) -> usize {
-        self.inputs.iter().map(Datum::bytes).fold(0, usize::saturating_add)
+    /// How much memory the inputs take up, in bytes.
+    pub(super) fn inputs_size(&self) -> usize {
+        self.inputs.iter().map(Datum::size).fold(0, usize::saturating_add)
     }
 
     /// Whether its inputs are larger than those of any procedure.
     pub(super) fn is_too_large(&self) -> bool {
-        self.inputs_bytes() as u64 > MAX_DATA_OF_CALL
+        self.inputs_size() as u64 > MAX_DATA_OF_CALL
     }
 }
 
@@ -80,6 +80,9 @@ impl Ran {
     }
 }
 
+/// Occurrences of pieces of a call.
+pub(super) type Named = BTreeSet<(PieceId, u32)>;
+
 /// A set of procedures that is in use.
 #[derive(Debug)]
 pub struct InUse {
@@ -105,11 +108,10 @@ impl InUse {
         self.set.procedures.get(usize::from(procedure))
     }
 
-    /// Whether these can be pieces of a call of the procedure: they exist, are named once, and have arguments of the right
-    /// types.
-    pub fn accepts(&self, procedure: u16, pieces: &[Occurrence]) -> bool {
+    /// Whether these can be pieces of a call of the procedure: they exist, are not among those that were `named` before, and
+    /// have arguments of the right types. Names them.
+    pub fn accepts(&self, procedure: u16, pieces: &[Occurrence], named: &mut Named) -> bool {
         let Some(procedure) = self.procedure(procedure) else { return false };
-        let mut named = BTreeSet::new();
         pieces.iter().all(|Occurrence { piece, number, arguments }| {
             procedure.pieces.get(usize::from(piece.0)).is_some_and(|declared| {
                 *number < declared.most_occurrences() && declared.check(arguments).is_ok()
@@ -189,6 +191,9 @@ impl Program for Pieces {
                     break;
                 }
             }
+            if store.rows.is_stopped() {
+                break;
+            }
         }
         ran
     }
@@ -230,5 +235,59 @@ impl RowStore for Store<'_, '_> {
 
     fn delete(&mut self, table: u16, key: &[Datum]) {
         self.rows.write(row_key(table, key), None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = r#"
+[tables.t]
+key = { i = "int" }
+columns = { c = "int" }
+[procedures.p]
+inputs.l = { list = "int", max = 3 }
+[procedures.p.pieces.q]
+for_each = { e = "l" }
+rows = { t = ["e"] }
+writes.t.c = "e"
+"#;
+
+    #[test]
+    fn an_occurrence_is_named_once_whatever_shot_has_it() {
+        let set = serried_chop::compile(FILE).unwrap_or_else(|mistake| panic!("{mistake}"));
+        let set = InUse::new(1, Arc::new(set));
+        let mut named = Named::new();
+        let mut accepts = |numbers: &[u32]| {
+            let of = |number: &u32| Occurrence {
+                piece: PieceId(0),
+                number: *number,
+                arguments: [Datum::Int(7)].into(),
+            };
+            set.accepts(0, &numbers.iter().map(of).collect::<Vec<_>>(), &mut named)
+        };
+        assert!(accepts(&[0, 1]) && accepts(&[2]));
+        assert!(!accepts(&[1]), "another shot has it");
+        assert!(!accepts(&[3]), "there are three at most");
+    }
+
+    #[test]
+    fn uses_of_one_row_are_one_use() {
+        let set = serried_chop::compile(FILE).unwrap_or_else(|mistake| panic!("{mistake}"));
+        let occurrence = |(number, row): (u32, &i64)| Occurrence {
+            piece: PieceId(0),
+            number,
+            arguments: [Datum::Int(*row)].into(),
+        };
+        let pieces = (0..).zip(&[8, 7, 8]).map(occurrence).collect();
+        let pieces = Pieces::new(Arc::new(InUse::new(1, Arc::new(set))), 0, pieces);
+        let key = |row: i64| row_key(0, &[Datum::Int(row)]);
+        let used = |row: i64| Use { key: key(row), writes: true };
+        assert_eq!(pieces.known(), [used(8), used(7)], "in the order of the pieces");
+        assert_eq!(
+            [8, 7, 6].map(|row| pieces.find(&key(row)).cloned()),
+            [Some(used(8)), Some(used(7)), None]
+        );
     }
 }

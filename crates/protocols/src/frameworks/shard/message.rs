@@ -465,7 +465,7 @@ impl Kept {
     /// About how large it is, in bytes.
     fn size(&self) -> usize {
         let returned = self.ran.pieces.iter().flat_map(|piece| &piece.outputs);
-        returned.map(Datum::bytes).sum::<usize>() + self.call.inputs_bytes() + size_of::<Kept>()
+        returned.map(Datum::bytes).sum::<usize>() + self.call.inputs_size() + size_of::<Kept>()
     }
 }
 

@@ -48,6 +48,11 @@ struct Seen {
 }
 
 impl Rows<'_> {
+    /// Whether the control has given no answer. Then the run has no effect, however it goes on.
+    pub fn is_stopped(&self) -> bool {
+        self.is_stopped
+    }
+
     /// Reads a row. `may_write` is whether the program may write it later. After the control has given no answer, every row
     /// is absent, and the run has no effect.
     pub fn read(&mut self, key: &Key, may_write: bool) -> Option<Value> {

@@ -170,8 +170,7 @@ mod tests {
     fn the_inputs_of_a_call_are_bounded() {
         let group = Group::new(1, Duration::from_millis(1));
         let client = client_id(0);
-        let is_sound = |bytes: u64| {
-            let inputs = vec![Datum::Bytes(vec![0; bytes as usize].into())];
+        let is_sound = |inputs: Vec<Datum>| {
             let shot = Shot {
                 txn: Version { timestamp_us: 1, coordinator: client },
                 number: 0,
@@ -183,6 +182,10 @@ mod tests {
             let run = Run { shot, call, pieces: Vec::new(), is_refused: false };
             to_replica(client, &Message::Request(Request::Run(run)), 0, &group, true)
         };
-        assert!(is_sound(MAX_DATA_OF_CALL) && !is_sound(MAX_DATA_OF_CALL + 1));
+        let (most, datum) = (MAX_DATA_OF_CALL as usize, size_of::<Datum>());
+        let bytes = |count: usize| vec![Datum::Bytes(vec![0; count].into())];
+        assert!(is_sound(bytes(most - datum)) && !is_sound(bytes(most - datum + 1)));
+        let empty = |count: usize| vec![Datum::Bytes(Default::default()); count];
+        assert!(is_sound(empty(most / datum)) && !is_sound(empty(most / datum + 1)));
     }
 }

@@ -33,8 +33,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How far a copy has come.
 #[derive(Debug, Default)]
 pub(super) struct Copying {
-    /// The replica whose data is copied, what was asked for, and when that was asked for first.
-    from: Option<(NodeId, CopyRequest, Timestamp)>,
+    /// The replica whose data is copied, what was asked for in which session, and when that was asked for first.
+    from: Option<(NodeId, (CopyRequest, u64), Timestamp)>,
     /// How many copies were begun.
     attempts: usize,
     /// The number of the last one.
@@ -45,8 +45,8 @@ pub(super) struct Copying {
     joined: BTreeMap<NodeId, bool>,
     /// What they knew at that time.
     known: BTreeSet<Version>,
-    /// The replica that copies from here, when it was last heard of, and the part that it was sent.
-    to: Option<(NodeId, Timestamp, Copied)>,
+    /// The replica that copies from here, when it was last heard of, and the part that it was sent in which session.
+    to: Option<(NodeId, Timestamp, (Copied, u64))>,
 }
 
 impl Copying {
@@ -82,7 +82,8 @@ impl Replica {
         match self.copying.from.clone() {
             // The request or its answer may be lost.
             Some((source, request, asked)) if now.since(asked) <= PATIENCE => {
-                self.send(source, Request::Copy(request), cx);
+                let (request, session) = request;
+                self.send(source, Request::Copy { request, session }, cx);
             }
             _ => self.begin_copy(cx),
         }
@@ -101,18 +102,29 @@ impl Replica {
         self.copying.last = copy;
         self.ask_to_copy(
             source,
-            CopyRequest { copy, part: 0, from: CopyFrom::First, lacking: Vec::new() },
+            (CopyRequest { copy, part: 0, from: CopyFrom::First, lacking: Vec::new() }, 0),
             cx,
         );
     }
 
-    fn ask_to_copy(&mut self, source: NodeId, request: CopyRequest, cx: &mut Cx<'_>) {
-        self.copying.from = Some((source, request.clone(), cx.now()));
-        self.send(source, Request::Copy(request), cx);
+    fn ask_to_copy(
+        &mut self,
+        source: NodeId,
+        (request, session): (CopyRequest, u64),
+        cx: &mut Cx<'_>,
+    ) {
+        self.copying.from = Some((source, (request.clone(), session), cx.now()));
+        self.send(source, Request::Copy { request, session }, cx);
     }
 
     /// Another replica copies the data that is here.
-    pub(super) fn on_copy(&mut self, from: NodeId, request: CopyRequest, cx: &mut Cx<'_>) {
+    pub(super) fn on_copy(
+        &mut self,
+        from: NodeId,
+        request: CopyRequest,
+        session: u64,
+        cx: &mut Cx<'_>,
+    ) {
         if !self.executes() {
             return;
         }
@@ -126,13 +138,17 @@ impl Replica {
             None => None,
         };
         let begins = request.part == 0;
-        if let Some(last) = last {
-            if last.request == request {
+        let mut own_session = None;
+        if let Some((last, of)) = last {
+            let is_same = begins || session == *of;
+            if last.request == request && is_same {
                 // The answer was lost.
-                let copied = last.clone();
-                return self.reply(from, Reply::Copied(Box::new(copied)), cx);
+                let (copied, session) = (Box::new(last.clone()), *of);
+                return self.reply(from, Reply::Copied { copied, session }, cx);
             }
-            let is_next = request.copy == last.request.copy
+            own_session = Some(*of);
+            let is_next = is_same
+                && request.copy == last.request.copy
                 && request.part == last.request.part + 1
                 && last.next.as_ref() == Some(&request.from);
             let is_later = begins && request.copy > last.request.copy;
@@ -142,9 +158,13 @@ impl Replica {
         } else if !begins {
             return;
         }
-        if begins {
-            self.table.begin_copy();
-        }
+        let session = match own_session.filter(|_| !begins) {
+            Some(session) => session,
+            None => {
+                self.table.begin_copy();
+                cx.draw()
+            }
+        };
         self.table.send_again(&request.lacking);
         let configuration = self.table.vote().chosen.clone();
         let (cells, next) = match &request.from {
@@ -166,16 +186,20 @@ impl Replica {
             self.table.end_copy();
         }
         let copied = Copied { request, cells, next, configuration };
-        self.copying.to = Some((from, now, copied.clone()));
-        self.reply(from, Reply::Copied(Box::new(copied)), cx);
+        self.copying.to = Some((from, now, (copied.clone(), session)));
+        self.reply(from, Reply::Copied { copied: Box::new(copied), session }, cx);
     }
 
-    pub(super) fn on_copied(&mut self, from: NodeId, copied: Copied, cx: &mut Cx<'_>) {
-        let is_due = self
-            .copying
-            .from
-            .as_ref()
-            .is_some_and(|(source, request, _)| *source == from && *request == copied.request);
+    pub(super) fn on_copied(
+        &mut self,
+        from: NodeId,
+        copied: Copied,
+        session: u64,
+        cx: &mut Cx<'_>,
+    ) {
+        let is_due = self.copying.from.as_ref().is_some_and(|(source, (request, of), _)| {
+            *source == from && *request == copied.request && (request.part == 0 || session == *of)
+        });
         if !is_due || !matches!(self.table.part(), Part::Lost | Part::Behind) {
             return;
         }
@@ -195,7 +219,7 @@ impl Replica {
         self.record(Entry::Copy { copied: Box::new(copied), gone_us }, cx);
         if let Some(next) = next {
             let request = CopyRequest { copy, part: part + 1, from: next, lacking };
-            return self.ask_to_copy(from, request, cx);
+            return self.ask_to_copy(from, (request, session), cx);
         }
         self.copying.from = None;
         let part = match self.table.part() {

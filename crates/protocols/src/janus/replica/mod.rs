@@ -283,7 +283,7 @@ impl Replica {
                     self.reply_set(from, false, cx);
                 }
             }
-            Request::Copy(request) => self.on_copy(from, request, cx),
+            Request::Copy { request, session } => self.on_copy(from, request, session, cx),
             Request::Join { incarnation } => self.on_join(from, incarnation, cx),
         }
     }
@@ -323,7 +323,7 @@ impl Replica {
             Reply::Have { configuration, copy, txns } => {
                 self.on_have(from, (configuration, copy), &txns, cx);
             }
-            Reply::Copied(copied) => self.on_copied(from, *copied, cx),
+            Reply::Copied { copied, session } => self.on_copied(from, *copied, session, cx),
             Reply::Joined { incarnation, incarnations, open, is_lost } => {
                 self.on_joined(from, (incarnation, is_lost), &incarnations, open, cx);
             }

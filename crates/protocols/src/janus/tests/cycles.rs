@@ -136,8 +136,8 @@ fn a_call_that_was_decided_before_a_copy_is_on_its_cycle_again() {
     let is_of_copy = |message: &Message| {
         matches!(
             message,
-            Message::Request(Request::Report(_) | Request::Copy(_))
-                | Message::Reply(Reply::Copied(_))
+            Message::Request(Request::Report(_) | Request::Copy { .. })
+                | Message::Reply(Reply::Copied { .. })
         )
     };
     pass_without(&mut net, Duration::from_secs(4), |envelope| {

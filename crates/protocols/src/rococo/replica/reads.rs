@@ -198,6 +198,10 @@ impl Leader {
         if !again.iter().all(|again| self.reads.remembered.take(from, again, &mut asked)) {
             return self.proposals.confirm(from, Reply::ReadForgotten { number });
         }
+        let occurrences = asked.pieces.iter().map(|piece| &piece.occurrence);
+        if !again.is_empty() && !asked.set.may_have(procedure, occurrences) {
+            return cx.reject(|| format!("{from} wants to read pieces more often than they occur"));
+        }
         let fails = on_conflict == OnConflict::Fail;
         if fails && asked.pieces.iter().any(|piece| self.conflict(piece).is_some()) {
             let name = self.reads.remembered.put(from, asked);

@@ -24,7 +24,6 @@ const ORDERS: u32 = 10;
 pub(super) enum Share {
     Items(u32, u32),
     Stock(u16, u32, u32),
-    Warehouse(u16),
     District(u16, u8),
     Customers(u16, u8, u32, u32),
     Names(u16, u8, u32, u32),
@@ -44,7 +43,6 @@ pub(super) fn shares(warehouses: u16, places: Places, scale: Scale) -> Vec<Share
         split(1, items, ROWS).map(|(first, last)| Share::Items(first, last)).collect();
     for w in 1..=warehouses {
         if places.has_stock(w) {
-            shares.push(Share::Warehouse(w));
             shares.extend(split(1, items, ROWS).map(|(first, last)| Share::Stock(w, first, last)));
         }
         for d in 1..=districts {
@@ -109,12 +107,9 @@ impl Share {
                 });
                 PlannedCall::new("load_stock", with(&[int(w.into())], Datum::list(items)))
             }
-            Share::Warehouse(w) => {
-                let name = word(mix(w.into()), 8);
-                PlannedCall::new("load_warehouse", [int(w.into()), Datum::from(name.as_str())])
-            }
             Share::District(w, d) => {
                 let name = word(mix(u64::from(w) << 8 | u64::from(d)), 8);
+                let warehouse_name = word(mix(places.supplier(w).into()), 8);
                 let customers = i64::from(initial.scale.customers);
                 let numbers = [
                     tax(w, d),
@@ -123,8 +118,8 @@ impl Share {
                     customers + 1,
                     i64::from(initial.scale.delivered()) + 1,
                 ];
-                let inputs = place(w, d).into_iter().chain([Datum::from(name.as_str())]);
-                let inputs = inputs.chain(numbers.map(int));
+                let names = [name, warehouse_name].map(|name| Datum::from(name.as_str()));
+                let inputs = place(w, d).into_iter().chain(names).chain(numbers.map(int));
                 PlannedCall::new("load_district", inputs.collect::<Vec<Datum>>())
             }
             Share::Customers(w, d, first, last) => {

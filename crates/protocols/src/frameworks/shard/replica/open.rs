@@ -6,7 +6,7 @@ use serried_actor::Timestamp;
 use serried_model::{Key, NodeId};
 use smallvec::SmallVec;
 
-use super::super::calls::CallOf;
+use super::super::calls::{CallOf, Named};
 use super::super::message::{Kept, Reply, Shot};
 use super::super::stamp::{Stamp, Validity};
 
@@ -47,6 +47,8 @@ pub(super) struct Open {
     pub(super) is_inherited: bool,
     /// Whether its coordinator reports that the call was refused.
     pub(super) is_refused: bool,
+    /// The pieces of its shots.
+    pub(super) pieces: Named,
     shots: SmallVec<[OpenShot; 1]>,
     /// The nodes to notify when its part is ready.
     pub(super) inspectors: SmallVec<[NodeId; 1]>,
@@ -91,6 +93,7 @@ impl Open {
             kept: None,
             is_inherited: false,
             is_refused: false,
+            pieces: Named::new(),
             shots: SmallVec::new(),
             inspectors: SmallVec::new(),
             enders: SmallVec::new(),

@@ -187,10 +187,9 @@ impl<C: Control> Leader<C> {
         common: &Common,
     ) -> Result<Option<Arc<dyn Program>>, Refusal> {
         let Some(Run { call, pieces, is_refused, .. }) = run else { return Ok(None) };
-        if let Some(open) = self.open.get_mut(&txn) {
-            open.call.get_or_insert_with(|| call.clone());
-            open.is_refused |= *is_refused;
-        }
+        let open = self.open.get_mut(&txn).expect("the transaction is open");
+        open.call.get_or_insert_with(|| call.clone());
+        open.is_refused |= *is_refused;
         if pieces.is_empty() {
             return Ok(None); // The part consists of rows, whatever set is in use by now.
         }
@@ -199,7 +198,7 @@ impl<C: Control> Leader<C> {
         let Some(set) = set.filter(|set| set.version == call.set) else {
             return Err(Refusal::OtherSet { version });
         };
-        if !set.accepts(call.procedure, pieces) {
+        if !set.accepts(call.procedure, pieces, &mut open.pieces) {
             return Err(Refusal::CONFLICT); // No correct client sends this.
         }
         Ok(Some(Arc::new(Pieces::new(set.clone(), call.procedure, pieces.clone()))))
