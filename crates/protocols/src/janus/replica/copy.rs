@@ -140,7 +140,7 @@ impl Replica {
         let begins = request.part == 0;
         let mut own_session = None;
         if let Some((last, of)) = last {
-            let is_same = begins || session == *of;
+            let is_same = begins || session == *of || self.mutation.is(Mutation::MixesSessions);
             if last.request == request && is_same {
                 // The answer was lost.
                 let (copied, session) = (Box::new(last.clone()), *of);
@@ -198,7 +198,9 @@ impl Replica {
         cx: &mut Cx<'_>,
     ) {
         let is_due = self.copying.from.as_ref().is_some_and(|(source, (request, of), _)| {
-            *source == from && *request == copied.request && (request.part == 0 || session == *of)
+            let is_same = request.part == 0 || session == *of;
+            let is_same = is_same || self.mutation.is(Mutation::MixesSessions);
+            *source == from && *request == copied.request && is_same
         });
         if !is_due || !matches!(self.table.part(), Part::Lost | Part::Behind) {
             return;

@@ -1,6 +1,8 @@
 //! Histories that end well, and would not if a replica made a mistake.
 
-use super::replicated::{node, replica, texts, world_with};
+use std::cell::RefCell;
+
+use super::replicated::{SETTINGS, group_of, node, replica, texts, world_with};
 use super::*;
 use crate::janus::Mutation;
 
@@ -192,4 +194,61 @@ fn copy_beside_calls(mutation: Mutated<Mutation>) -> bool {
 #[test]
 fn a_copy_is_counted_before_its_last_part() {
     holds_only_without(Mutation::CopiesUncounted, copy_beside_calls);
+}
+
+fn is_copy_request((.., message): &Envelope<Message>) -> bool {
+    matches!(message, Message::Request(Request::Copy { .. }))
+}
+
+fn is_copy_answer((.., message): &Envelope<Message>) -> bool {
+    matches!(message, Message::Reply(Reply::Copied { .. }))
+}
+
+/// The third replica copies the data of another one. That sends the first part, executes a call, restarts, and gets the request
+/// for the first part once more. Then it executes another call, and gets the request for the second part, which it must not
+/// answer: it has forgotten what it executed between.
+fn source_that_restarts(mutation: Mutated<Mutation>) -> bool {
+    let mut net = world_with(mutation);
+    let id = at(0);
+    net.crash(node(0, 2));
+    net.replace(node(0, 2), replica(node(0, 2), mutation));
+    let requests = RefCell::new(Vec::new());
+    while requests.borrow().is_empty() {
+        pass_without(&mut net, Duration::from_millis(50), |envelope| {
+            let is_request = is_copy_request(envelope);
+            requests.borrow_mut().extend(is_request.then(|| envelope.clone()));
+            is_request
+        });
+    }
+    let first = requests.take().swap_remove(0);
+    let source = first.1;
+    net.deliver(first.clone());
+    let part = net.take_first(is_copy_answer);
+    net.deliver(part.expect("it is answered"));
+    let second = net.take_first(is_copy_request).expect("it goes on");
+    let is_for_third = |(_, to, _): &Envelope<Message>| *to == node(0, 2);
+    let beside_copy =
+        |envelope: &Envelope<Message>| is_for_third(envelope) || is_copy_request(envelope);
+    call(&mut net, 1, 2, "both", &[id, id, 7]);
+    pass_without(&mut net, Duration::from_secs(1), beside_copy);
+    net.crash(source);
+    // It keeps few rows in memory, so what it has executed is in its store before the copy begins again.
+    let few = Settings { resident_keys: 1, ..SETTINGS() };
+    let fresh = Replica::new(source, Members::replicated(group_of(3)), &few, mutation);
+    net.restart(source, fresh);
+    let other = (id + 1..).find(|other| place(*other) == 0).expect("there is one");
+    call(&mut net, 1, 3, "both", &[other, other, 5]);
+    pass_without(&mut net, Duration::from_secs(1), beside_copy);
+    net.deliver(first);
+    call(&mut net, 2, 3, "both", &[id, id, 8]);
+    pass_without(&mut net, Duration::from_secs(1), beside_copy);
+    net.take(is_copy_answer);
+    net.deliver(second);
+    net.take(is_copy_answer).is_empty()
+}
+
+/// Seed 74795 of `lists_keep_their_guarantee_and_everything_finishes_whatever_goes_wrong` has found it.
+#[test]
+fn a_copy_does_not_go_on_with_a_source_that_has_restarted() {
+    holds_only_without(Mutation::MixesSessions, source_that_restarts);
 }
