@@ -108,7 +108,8 @@ pub fn check_call(pieces: &[(u32, u64)], other_steps: u64) -> Result<(), TooMuch
     Ok(())
 }
 
-/// Checks [`Procedure::gathered`] and [`Procedure::max_bytes`]. `tables` are the bytes of each table ([`crate::Table::max_bytes`]).
+/// Checks [`Procedure::gathered`] and [`Procedure::max_bytes`]. `tables` are the bytes of each table
+/// ([`crate::Table::max_bytes`]).
 ///
 /// # Errors
 /// If these are too many.
@@ -123,8 +124,8 @@ pub fn check_data(procedure: &Procedure, tables: &[(u64, u64)]) -> Result<(), To
     let data = procedure.max_bytes(tables);
     if data > MAX_DATA_OF_CALL {
         return Err(TooMuch(format!(
-            "the inputs of a call, its keys and what its pieces get, return and write take up to {data} bytes, or so do its results, and the limit \
-             is {MAX_DATA_OF_CALL}; lower the `max` of the lists and the lengths of the strings in inputs and columns"
+            "the inputs of a call, its keys and what its pieces get, return and write take up to {data} bytes, or so do its \
+             results, and the limit is {MAX_DATA_OF_CALL}; lower the `max` of the lists and the lengths of the strings in inputs and columns"
         )));
     }
     Ok(())

@@ -114,8 +114,8 @@ impl Procedure {
     }
 
     /// How many bytes of data a call takes up at most: its inputs, what all occurrences of its pieces get and return, the
-    /// keys of their rows, and the rows that they write; or its results, if these are more. Saturates. Servers log these data in one piece, and
-    /// send them so.
+    /// keys of their rows, and the rows that they write; or its results, if these are more. Saturates. Servers log these
+    /// data in one piece, and send them so.
     ///
     /// `tables` are those of each table ([`Table::max_bytes`]).
     ///

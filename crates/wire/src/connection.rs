@@ -18,8 +18,8 @@ use crate::options::TransportOptions;
 use crate::writer;
 
 /// For how long the frames of a connection are handled before what they have caused is sent, and other connections have their
-/// turn. With batches of costly messages, both ends would otherwise wait for each other. Measured with calls of stored
-/// procedures: 100 to 130 % of the throughput.
+/// turn. With batches of costly messages, both ends would otherwise wait for each other. Measured with stored procedures under
+/// ROCOCO: 1.16 to 1.27 times the calls.
 const TURN: Duration = Duration::from_micros(100);
 
 /// Why a connection has ended, or has not come about.

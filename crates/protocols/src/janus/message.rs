@@ -363,8 +363,8 @@ pub enum Reply {
     Copied {
         /// The part.
         copied: Box<Copied>,
-        /// Identifies the copy at the sender. It knows what has changed since it sent the first part, and forgets that when it
-        /// restarts. So a part of one session does not follow one of another.
+        /// Identifies the copy at the sender, which knows what has changed since it sent the first part. It forgets that when
+        /// it restarts. So a part of one session does not follow a part of another one.
         session: u64,
     },
     /// The sender knows that a replica has lost its disk.

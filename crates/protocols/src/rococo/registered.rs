@@ -91,11 +91,11 @@ impl Registered {
     pub(super) fn may_have<'a>(
         &self,
         procedure: u16,
-        pieces: impl Iterator<Item = &'a Occurrence>,
+        mut pieces: impl Iterator<Item = &'a Occurrence>,
     ) -> bool {
         let declared = self.procedure(procedure).map_or(&[][..], |declared| &declared.pieces);
         let mut left: Vec<u32> = declared.iter().map(Piece::most_occurrences).collect();
-        { pieces }.all(|Occurrence { piece, .. }| {
+        pieces.all(|Occurrence { piece, .. }| {
             let left = left.get_mut(usize::from(piece.0)).filter(|left| **left > 0);
             left.map(|left| *left -= 1).is_some()
         })
@@ -164,6 +164,10 @@ fn are_named_once(pieces: &[Occurrence], declared: usize) -> bool {
 mod tests {
     use super::*;
 
+    fn occurrence(piece: u16, number: u32) -> Occurrence {
+        Occurrence { piece: PieceId(piece), number, arguments: Arc::default() }
+    }
+
     #[test]
     fn a_piece_is_read_no_more_often_than_it_can_occur() {
         let file = r#"
@@ -185,12 +189,8 @@ outputs.c = "t.c"
         let set = serried_chop::compile(file).unwrap_or_else(|mistake| panic!("{mistake}"));
         let set = Registered::new(1, Arc::new(set));
         let may_have = |pieces: &[u16]| {
-            let occurrence = |piece: &u16| Occurrence {
-                piece: PieceId(*piece),
-                number: 0,
-                arguments: Arc::default(),
-            };
-            let pieces: Vec<Occurrence> = pieces.iter().map(occurrence).collect();
+            let pieces: Vec<Occurrence> =
+                pieces.iter().map(|piece| occurrence(*piece, 0)).collect();
             set.may_have(0, pieces.iter())
         };
         assert!(may_have(&[]) && may_have(&[1, 0, 1]));
@@ -200,11 +200,7 @@ outputs.c = "t.c"
     #[test]
     fn an_occurrence_is_named_once_in_any_order() {
         let are_named_once = |names: &[(u16, u32)]| {
-            let occurrence = |(piece, number): &(u16, u32)| Occurrence {
-                piece: PieceId(*piece),
-                number: *number,
-                arguments: Arc::default(),
-            };
+            let occurrence = |(piece, number): &(u16, u32)| occurrence(*piece, *number);
             let pieces: Vec<Occurrence> = names.iter().map(occurrence).collect();
             are_named_once(&pieces, 2)
         };

@@ -9,6 +9,10 @@
 //! order that was agreed on: the replica takes over the source's state of each row and transaction, also if the source has
 //! none ([`CopyRequest::lacking`]).
 //!
+//! What has changed since the copy began is known until the source restarts. So each copy at a source is a *session* with a
+//! random number, which both name with each part. A source that was restarted begins another session when a request for the
+//! first part comes once more, and answers none of the former session. The copying replica then begins again.
+//!
 //! # Agreement after the loss of a disk
 //! The replica does not know what its predecessor promised, reported and accepted. So it agrees on nothing until every
 //! transaction has been executed that any other replica knew when it learned of the loss ([`Request::Join`]). A quorum with
@@ -158,9 +162,9 @@ impl Replica {
         } else if !begins {
             return;
         }
-        let session = match own_session.filter(|_| !begins) {
-            Some(session) => session,
-            None => {
+        let session = match own_session {
+            Some(session) if !begins => session,
+            _ => {
                 self.table.begin_copy();
                 cx.draw()
             }

@@ -9,7 +9,7 @@ use crate::janus::message::{
     Ballot, Configuration, Entry, NotAccepted, Part, PreAccept, Record, Report, Vote, Window,
 };
 
-pub(super) const SETTINGS: fn() -> Settings = || Settings {
+const SETTINGS: fn() -> Settings = || Settings {
     truncation_lag_ms: 300,
     outcomes_ms: 2000,
     recovery_after_ms: 400,

@@ -47,7 +47,7 @@ pub(super) struct Open {
     pub(super) is_inherited: bool,
     /// Whether its coordinator reports that the call was refused.
     pub(super) is_refused: bool,
-    /// The pieces of its shots.
+    /// The pieces of its shots. A shot that has pieces has no reads, so it is never forgotten ([`Open::answered`]).
     pub(super) pieces: Named,
     shots: SmallVec<[OpenShot; 1]>,
     /// The nodes to notify when its part is ready.
