@@ -1,11 +1,15 @@
 //! Which transactions wait for which ancestors, and which can be executed next.
 
+use core::time::Duration;
 use std::collections::BTreeMap;
 
 use serried_model::Version;
 
 use super::order::{self, Known};
 use super::vertex::Edge;
+
+/// Servers are far away from each other if a round trip takes at least this long.
+pub(crate) const FAR: Duration = Duration::from_millis(5);
 
 /// What a server knows of the transactions that it may execute.
 pub(crate) trait View {
@@ -14,6 +18,10 @@ pub(crate) trait View {
 
     /// Whether a transaction is to be executed at this server.
     fn is_here(&self, txn: Version) -> bool;
+
+    /// Whether other servers are so far away that one round trip is to answer all questions. If they are near, messages cost
+    /// more than time: the answer for one ancestor mostly answers the questions for others.
+    fn is_far(&self) -> bool;
 
     /// Whether an ancestor will never be executed, although an edge says that it has pieces at partition `at`.
     fn is_void(&self, _ancestor: Version, _at: u16) -> bool {
@@ -28,7 +36,8 @@ pub(crate) enum Next {
     Execute(Vec<Version>),
     /// It waits for an ancestor.
     Wait {
-        /// Those of its ancestors of whose edges this server has to learn.
+        /// The ancestors for whose edges this server asks now: this one, if they are not complete here, and others if
+        /// [`View::is_far`].
         missing: Vec<Missing>,
         /// An ancestor that has to be looked at, since perhaps nobody has: it has no pieces here.
         look_at: Option<Version>,
@@ -112,9 +121,11 @@ impl Blocked {
         view: &impl View,
     ) -> Next {
         self.block(txn, by);
-        let is_missing = |edge: &&Edge| view.known(edge.from) == Known::Open;
-        let missing = edges.iter().filter(is_missing);
-        let missing = missing.map(|edge| Missing { txn: edge.from, at: edge.at }).collect();
+        let others = if view.is_far() { edges } else { &[] };
+        let others = others.iter().map(|edge| (edge.from, edge.at)).filter(|other| other.0 != by.0);
+        let missing = [by].into_iter().chain(others);
+        let missing = missing.filter(|(txn, _)| view.known(*txn) == Known::Open);
+        let missing = missing.map(|(txn, at)| Missing { txn, at }).collect();
         Next::Wait { missing, look_at }
     }
 
@@ -206,6 +217,23 @@ mod tests {
     /// Transactions that commit with edges, and those of them that are decided. All from 90 on are decided, too.
     struct Commits<'a>(&'a [(u64, Vec<Edge>)], RefCell<BTreeSet<Version>>);
 
+    /// The same at a server to which others are near.
+    struct Near<'a>(&'a Commits<'a>);
+
+    impl View for Near<'_> {
+        fn known(&self, txn: Version) -> Known<'_> {
+            self.0.known(txn)
+        }
+
+        fn is_here(&self, txn: Version) -> bool {
+            self.0.is_here(txn)
+        }
+
+        fn is_far(&self) -> bool {
+            false
+        }
+    }
+
     impl View for Commits<'_> {
         fn known(&self, txn: Version) -> Known<'_> {
             if txn.timestamp_us >= 90 || self.1.borrow().contains(&txn) {
@@ -218,6 +246,10 @@ mod tests {
         }
 
         fn is_here(&self, _: Version) -> bool {
+            true
+        }
+
+        fn is_far(&self) -> bool {
             true
         }
     }
@@ -285,6 +317,25 @@ mod tests {
         assert_eq!(executed(&two), Err([5, 6].into()));
     }
 
+    /// Of two that are missing, a server to which others are near asks for the one that is looked at first.
+    #[test]
+    fn one_ancestor_is_asked_for_at_a_time_if_servers_are_near() {
+        let two = [(1, vec![edge(5, Deferred), edge(6, Deferred)])];
+        let far = Commits(&two, RefCell::default());
+        let missing = |next: Next| match next {
+            Next::Wait { missing, .. } => missing.into_iter().map(|missing| missing.txn).collect(),
+            other => panic!("{other:?}"),
+        };
+        let [one, fifth, sixth] = [1, 5, 6].map(Version::at);
+        let all: Vec<Version> = missing(Blocked::default().next(one, &far));
+        assert_eq!(all, [sixth, fifth]);
+        let mut blocked = Blocked::default();
+        assert_eq!(missing(blocked.next(one, &Near(&far))), [sixth]);
+        far.1.borrow_mut().insert(sixth);
+        assert_eq!(blocked.release(sixth), [one]);
+        assert_eq!(missing(blocked.next(one, &Near(&far))), [fifth]);
+    }
+
     #[test]
     fn a_cycle_is_a_group_in_the_order_of_immediate_edges_and_then_of_versions() {
         let cycle = |kind| {
@@ -338,6 +389,10 @@ mod tests {
 
         fn is_here(&self, txn: Version) -> bool {
             txn.timestamp_us <= 3
+        }
+
+        fn is_far(&self) -> bool {
+            true
         }
     }
 

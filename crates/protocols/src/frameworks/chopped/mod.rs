@@ -13,7 +13,7 @@ pub(crate) mod order;
 mod vertex;
 
 pub(crate) use accesses::Accesses;
-pub(crate) use blocked::{Blocked, Missing, Next, View};
+pub(crate) use blocked::{Blocked, FAR, Missing, Next, View};
 pub(crate) use graph::Graph;
 pub(crate) use horizon::Horizon;
 pub(crate) use vertex::{ANCESTORS_AT_MOST, EDGES_AT_MOST};

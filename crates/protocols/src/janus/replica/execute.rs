@@ -13,7 +13,7 @@ use super::super::message::{
 use super::super::table::Table;
 use super::{Cx, Replica};
 use crate::frameworks::chopped::order::Known;
-use crate::frameworks::chopped::{Missing, Next, View};
+use crate::frameworks::chopped::{FAR, Missing, Next, View};
 
 /// A group that is being executed.
 #[derive(Debug)]
@@ -67,6 +67,10 @@ impl View for Replica {
 
     fn is_here(&self, txn: Version) -> bool {
         self.live.contains_key(&txn) || self.wanted.contains_key(&txn)
+    }
+
+    fn is_far(&self) -> bool {
+        self.members.round_trip() >= FAR
     }
 
     fn is_void(&self, ancestor: Version, at: u16) -> bool {

@@ -24,7 +24,7 @@ use super::sets::Sets;
 use crate::Mutated;
 use crate::frameworks::chopped::order::Known;
 use crate::frameworks::chopped::{
-    ANCESTORS_AT_MOST, Accesses, Blocked, EDGES_AT_MOST, Graph, Horizon, Missing, Next, View,
+    ANCESTORS_AT_MOST, Accesses, Blocked, EDGES_AT_MOST, FAR, Graph, Horizon, Missing, Next, View,
 };
 
 /// What a replica of a partition has, whether it leads or not.
@@ -79,6 +79,10 @@ impl View for OfLeader<'_> {
 
     fn is_here(&self, txn: Version) -> bool {
         self.leader.live.contains_key(&txn)
+    }
+
+    fn is_far(&self) -> bool {
+        self.common.group.round_trip() >= FAR
     }
 }
 
