@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serried_actor::Store;
-use serried_model::{Key, NodeId, Version};
+use serried_model::{Key, Version};
 use serried_parts::{Cells, decode_cell, decode_cell_of_another, encode_cell};
 use serried_procedures::{ProcedureSet, Registration, StoredRow};
 
@@ -18,10 +18,8 @@ use super::message::{
     Ballot, Copied, CopyFrom, Dependencies, End, Entry, ExecuteEntry, Part, Results, Vertex,
     Vote as ConfigurationVote, Window, WindowEntry, Work,
 };
+use crate::frameworks::chopped::names::{OF_TXN, name_of_control, name_of_txn, txn_of_name};
 
-/// The first bytes of the names of transactions in the store. Names of rows begin with the number of a table, which is
-/// lower.
-const OF_TXN: [u8; 2] = [0xff, 0xff];
 /// How many bytes of data are copied at a time.
 const COPIED_AT_ONCE: usize = 256 << 10;
 /// How many bytes a scan of the store reads at a time.
@@ -707,22 +705,4 @@ impl Table {
 pub(super) fn stored_row(columns: &[u8]) -> Vec<u8> {
     let columns = decode_cell_of_another(columns).expect("a row's columns are encoded");
     encode_cell(&Cell::Row(columns))
-}
-
-fn name_of_txn(txn: Version) -> Key {
-    let mut name = [0; 18];
-    name[..2].copy_from_slice(&OF_TXN);
-    name[2..10].copy_from_slice(&txn.timestamp_us.to_be_bytes());
-    name[10..].copy_from_slice(&txn.coordinator.0.to_be_bytes());
-    Key::from(name)
-}
-
-fn txn_of_name(name: &[u8]) -> Option<Version> {
-    let (us, coordinator) = name.strip_prefix(&OF_TXN)?.split_first_chunk()?;
-    let coordinator = NodeId(u64::from_be_bytes(coordinator.try_into().ok()?));
-    Some(Version { timestamp_us: u64::from_be_bytes(*us), coordinator })
-}
-
-fn name_of_control() -> Key {
-    Key::from(OF_TXN)
 }

@@ -3,12 +3,13 @@
 //! - `Accesses` finds the transactions before a new one: those with conflicting pieces that came to a server earlier.
 //! - `Graph` has what a server knows of transactions that commit, `Blocked` finds those that can be executed next, and `order`
 //!   says in which order the members of a cycle are executed.
-//! - `Horizon` says when transactions are forgotten.
+//! - `Horizon` says when transactions are forgotten, and `names` what they are called in a store.
 
 mod accesses;
 mod blocked;
 mod graph;
 mod horizon;
+pub(crate) mod names;
 pub(crate) mod order;
 mod vertex;
 
