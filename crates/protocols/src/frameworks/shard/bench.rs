@@ -8,6 +8,7 @@ use serried_model::{Key, NodeId, Value, Version, Write};
 
 use super::control::{Control, Desk, Event, Glance};
 use super::message::{AdmissionWindow, AsOf, Decision, Entry, Found, Led, Part, Shot};
+use super::program::Program;
 use super::stamp::{Stamp, Validity};
 use super::table::Table;
 use crate::Mutated;
@@ -73,6 +74,10 @@ impl<C: Control> Bench<C> {
 
     pub(crate) fn execute(&mut self, shot: &Shot) -> Vec<Event> {
         self.with(|control, desk| control.execute(shot, desk)).1
+    }
+
+    pub(crate) fn run(&mut self, shot: &Shot, program: Arc<dyn Program>) -> Vec<Event> {
+        self.with(|control, desk| control.run(shot, program, desk)).1
     }
 
     /// For each version that a transaction read, when its writer began. Zero is the initial

@@ -13,6 +13,9 @@ use smallvec::SmallVec;
 
 use super::calls::Ran;
 
+#[cfg(test)]
+mod tests;
+
 /// Code that a leader runs. It depends on its rows alone.
 pub trait Program: fmt::Debug + Send + Sync {
     /// The rows that it uses, whatever they hold; each once.
