@@ -178,6 +178,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn sizes_count_all_content() {
+        let one = size_of::<Datum>();
+        assert_eq!(Datum::from("abcde").size(), one + 5);
+        let record = Datum::record([Datum::Int(1), Datum::Bytes(vec![0; 3].into())]);
+        assert_eq!(Datum::list([Datum::from("ab"), record]).size(), 5 * one + 5);
+    }
+
+    #[test]
     fn lists_of_any_length_are_decoded_and_made_up_lengths_are_refused() {
         for length in [0, 1, FEW - 1, FEW, FEW + 1, 3 * FEW] {
             let element = |at| Datum::record([Datum::Int(at as i64), Datum::list([])]);

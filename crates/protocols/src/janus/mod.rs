@@ -165,6 +165,8 @@ pub enum Mutation {
     AgreesAtOnce,
     /// The last part of a copy is sent although the copy is not counted.
     CopiesUncounted,
+    /// A copy that has ended is counted again when its replica was left out.
+    CountsAgain,
     /// A replica that has restarted goes on with a copy that it had begun before.
     MixesSessions,
 }

@@ -149,3 +149,15 @@ fn a_call_is_bounded() {
         "procedure `shop`: the inputs of a call, its keys and what its pieces get, return and write take up to",
     );
 }
+
+#[test]
+fn outputs_that_are_iterated_are_gathered() {
+    let mut shop = sound().procedures.remove(0);
+    let (before, times) = (shop.gathered(), u64::from(shop.pieces[1].most_occurrences()));
+    assert!(times > 1);
+    let Multiplicity::ForEach { arguments, .. } = &mut shop.pieces[1].multiplicity else {
+        panic!("each line is paid")
+    };
+    arguments.push(Argument::Output(PieceId(1), 0));
+    assert_eq!(shop.gathered(), before + times);
+}

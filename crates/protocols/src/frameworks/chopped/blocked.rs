@@ -336,6 +336,25 @@ mod tests {
         assert_eq!(missing(blocked.next(one, &Near(&far))), [fifth]);
     }
 
+    /// 3 and 2 wait for 1 in the end. Then 1 comes after 2, and what 3 does was forgotten.
+    #[test]
+    fn one_that_is_open_again_is_asked_for_where_it_was_known() {
+        let to = |from, at| Edge { at, ..edge(from, Deferred) };
+        let before = [(2, vec![to(3, 4)]), (3, vec![to(1, 5)])];
+        let after = [(1, vec![to(2, 3)]), (2, vec![to(3, 4)])];
+        let [before, after] = [&before, &after].map(|all| Commits(all, RefCell::default()));
+        let [one, two, three] = [1, 2, 3].map(Version::at);
+        let missing = |next: Next| match next {
+            Next::Wait { missing, .. } => missing,
+            other => panic!("{other:?}"),
+        };
+        let mut blocked = Blocked::default();
+        assert_eq!(missing(blocked.next(three, &before)), [Missing { txn: one, at: 5 }]);
+        assert_eq!(missing(blocked.next(two, &before)), []);
+        let again = missing(blocked.next(one, &Near(&after)));
+        assert_eq!(again, [Missing { txn: three, at: 4 }]);
+    }
+
     #[test]
     fn a_cycle_is_a_group_in_the_order_of_immediate_edges_and_then_of_versions() {
         let cycle = |kind| {

@@ -65,6 +65,12 @@ impl<C: Control> Bench<C> {
         }
     }
 
+    /// That of a keyspace of procedures.
+    pub(crate) fn running_calls() -> Bench<C> {
+        let bench = Bench::new();
+        Bench { table: bench.table.running_calls(true), ..bench }
+    }
+
     /// Runs `act` on the control, and returns the events that it reports.
     fn with<T>(&mut self, act: impl FnOnce(&mut C, &mut Desk<'_>) -> T) -> (T, Vec<Event>) {
         let mut events = Vec::new();

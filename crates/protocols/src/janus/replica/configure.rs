@@ -33,7 +33,7 @@ pub(super) struct Configuring {
     proposed: Option<(Ballot, Configuration)>,
     /// When it promised to take part in the proposal of another one.
     promised_at: Option<Timestamp>,
-    /// The replica that copies from here and is to be counted, and the number of its copy.
+    /// The replica that copies from here and is to be counted, and the number of its copy; until it is sent the last part.
     adds: Option<(NodeId, u64)>,
 }
 
@@ -130,6 +130,7 @@ impl Replica {
         self.record(Entry::Vote(vote), cx);
         self.configuring.proposed = None;
         self.peers.configure(chosen.clone(), cx.now());
+        self.drop_uncounted_copy(chosen);
         let copy = self.table.copy();
         if chosen.copy_of(self.id) == Some(copy) {
             return;

@@ -3,7 +3,8 @@
 //!
 //! The source goes on executing. It sends what its store has, in the order of names, and then what has changed since the
 //! copy began, until nothing is left. The last part has the state of one moment. The source sends it when the copying replica
-//! is counted again ([`super::configure`]). So the source keeps what it executes from that moment on.
+//! is counted again ([`super::configure`]). So the source keeps what it executes from that moment on. A copy that has ended is
+//! counted no more once its replica was left out: others may have forgotten what was executed meanwhile.
 //!
 //! A replica that still has its disk may have executed transactions that the source has not. They are executed again, in the
 //! order that was agreed on: the replica takes over the source's state of each row and transaction, also if the source has
@@ -28,7 +29,9 @@ use serried_actor::Timestamp;
 use serried_model::{NodeId, Version};
 
 use super::super::Mutation;
-use super::super::message::{Copied, CopyFrom, CopyRequest, Entry, Part, Reply, Request};
+use super::super::message::{
+    Configuration, Copied, CopyFrom, CopyRequest, Entry, Part, Reply, Request,
+};
 use super::{Cx, Replica};
 
 /// How long a replica waits for a part of a copy before it begins again.
@@ -165,6 +168,7 @@ impl Replica {
         let session = match own_session {
             Some(session) if !begins => session,
             _ => {
+                self.configuring.add(None);
                 self.table.begin_copy();
                 cx.draw()
             }
@@ -188,10 +192,24 @@ impl Replica {
         };
         if next.is_none() {
             self.table.end_copy();
+            if !self.mutation.is(Mutation::CountsAgain) {
+                self.configuring.add(None);
+            }
         }
         let copied = Copied { request, cells, next, configuration };
         self.copying.to = Some((from, now, (copied.clone(), session)));
         self.reply(from, Reply::Copied { copied: Box::new(copied), session }, cx);
+    }
+
+    /// A configuration was chosen. If it does not count a copy that has ended, that copy lacks what is executed from now on,
+    /// so its last part is not sent again.
+    pub(super) fn drop_uncounted_copy(&mut self, chosen: &Configuration) {
+        let is_uncounted = |(to, _, (last, _)): &(NodeId, Timestamp, (Copied, u64))| {
+            last.next.is_none() && chosen.copy_of(*to) != Some(last.request.copy)
+        };
+        if self.copying.to.as_ref().is_some_and(is_uncounted) {
+            self.copying.to = None;
+        }
     }
 
     pub(super) fn on_copied(

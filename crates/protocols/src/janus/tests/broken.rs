@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use super::replicated::{node, replica, texts, world_with};
 use super::*;
 use crate::janus::Mutation;
+use crate::janus::message::{CopyFrom, CopyRequest, Part};
 
 /// Whether all three replicas have this text in the place of a number, and the same one.
 fn agree(net: &mut Net, id: i64) -> Option<String> {
@@ -248,4 +249,50 @@ fn source_that_restarts(mutation: Mutated<Mutation>) -> bool {
 #[test]
 fn a_copy_does_not_go_on_with_a_source_that_has_restarted() {
     holds_only_without(Mutation::MixesSessions, source_that_restarts);
+}
+
+/// A replica that was away copies the data of another one, and is away again for so long that it is left out. Meanwhile the
+/// others execute a call and forget it.
+fn away_after_a_copy(mutation: Mutated<Mutation>) -> bool {
+    let (mut net, id, third) = (world_with(mutation), at(0), node(0, 2));
+    net.crash(third);
+    net.pass(Duration::from_secs(4));
+    net.restart(third, replica(third, mutation));
+    // It learns that it was left out.
+    net.pass(Duration::from_millis(300));
+    while net.act(third, |replica, _| replica.part()) != Part::Full {
+        net.pass(Duration::from_millis(100));
+    }
+    net.pass(Duration::from_millis(300));
+    net.crash(third);
+    call(&mut net, 1, 2, "both", &[id, id, 7]);
+    net.pass(Duration::from_millis(4000));
+    assert_eq!(results(&net).len(), 1);
+    net.restart(third, replica(third, mutation));
+    net.pass(Duration::from_secs(10));
+    agree(&mut net, id).is_some_and(|text| text == "7 7 ")
+}
+
+#[test]
+fn a_copy_whose_replica_was_left_out_is_not_counted_again() {
+    holds_only_without(Mutation::CountsAgain, away_after_a_copy);
+}
+
+/// The session of which a request for the first part of a copy is answered.
+fn session_of(net: &mut Net, copy: u64) -> u64 {
+    let request = CopyRequest { copy, part: 0, from: CopyFrom::First, lacking: Vec::new() };
+    let request = Message::Request(Request::Copy { request, session: 0 });
+    net.deliver((node(0, 2), node(0, 0), request));
+    match net.take_first(is_copy_answer) {
+        Some((.., Message::Reply(Reply::Copied { session, .. }))) => session,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn each_copy_is_a_session_of_its_own() {
+    let mut net = world_with(Mutated::NONE);
+    let first = session_of(&mut net, 5);
+    assert_eq!(session_of(&mut net, 5), first, "the answer was lost");
+    assert_ne!(session_of(&mut net, 6), first);
 }

@@ -6,9 +6,11 @@ use super::super::message::{
 };
 use super::super::registered::Registered;
 use super::super::run::{Requests, Run, Step};
+use super::super::sound;
 use super::*;
 use hand::{Hand, r};
 use hunted::{Hunt, explore_more};
+use serried_procedures::limits::MAX_DATA_OF_CALL;
 use serried_procedures::{Call, PieceId, placement_key};
 
 fn sent(step: Step) -> Requests {
@@ -186,4 +188,20 @@ fn nothing_is_held_again_for_an_attempt_that_has_failed() {
     }
     hop.ask(Request::Hold(hold(&hop, 2)));
     assert_eq!(hop.held(), 1, "the next attempt can succeed");
+}
+
+#[test]
+fn the_inputs_of_merged_pieces_are_bounded() {
+    let hop = Hop::new();
+    let mut hold = hop.hold(occurrence(0, Datum::Int(0)), 1);
+    let are_sound = |hold: &Hold| {
+        [Request::Hold(hold.clone()), Request::Release(hold.clone())].map(|request| {
+            let message = Message::Request(request);
+            sound::to_replica(hop.txn.coordinator, &message, 0, &hop.hand.group)
+        })
+    };
+    assert_eq!(are_sound(&hold), [true; 2]);
+    let large = Datum::Bytes(vec![0; MAX_DATA_OF_CALL as usize].into());
+    Arc::make_mut(&mut hold.start.call).inputs = Inputs::new(&[large]);
+    assert_eq!(are_sound(&hold), [false; 2]);
 }

@@ -619,3 +619,19 @@ fn a_call_does_not_wait_for_rows_that_it_does_not_read_any_more() {
     assert_eq!(hand.call(1, "follow", &[head]), [7], "a new call ends at once");
     assert!(hand.outcome(call).is_some(), "it waits for a row that it does not read");
 }
+
+/// A request names answers of another call beside those of its own.
+#[test]
+fn answers_to_two_calls_are_not_read_as_one() {
+    let (mut hand, inputs) = two_partitions();
+    let mut one = second_round(&mut hand, &inputs).1.swap_remove(0);
+    let other = second_round(&mut hand, &inputs).1.swap_remove(0);
+    let is_answer =
+        |(.., message): &Envelope| matches!(message, Message::Reply(Reply::Read { .. }));
+    hand.net.deliver(one.clone());
+    assert_eq!(hand.net.take(is_answer).len(), 1);
+    of_read(&mut one).again.extend(read(&other).again.clone());
+    hand.net.forged = true;
+    hand.net.deliver(one);
+    assert_eq!(hand.net.take(is_answer).len(), 0);
+}

@@ -475,3 +475,17 @@ fn a_lagging_replica_does_not_add_to_the_edges_of_those_that_come_later() {
         assert!(before.contains(&Version::at(4000)) && !before.contains(&Version::at(3000)));
     }
 }
+
+/// A call has an immediate and a deferred piece that use one row.
+#[test]
+fn uses_of_one_row_stay_apart_by_kind() {
+    let mut accesses = Accesses::default();
+    let row = KnownRow { key: "a".into(), is_whole: true };
+    let (first, second) = (RowUse::of(&[0], &[0]), RowUse::of(&[1], &[1]));
+    let (one, other) = (Version::at(1), Version::at(2));
+    accesses.add(one, Kind::Immediate, &row, first, &mut |_, _| panic!("nothing comes before"));
+    accesses.add(one, Kind::Deferred, &row, second, &mut |_, _| panic!("nothing comes before"));
+    let mut found = Vec::new();
+    accesses.add(other, Kind::Deferred, &row, second, &mut |txn, kind| found.push((txn, kind)));
+    assert_eq!(found, [(one, Kind::Deferred)]);
+}

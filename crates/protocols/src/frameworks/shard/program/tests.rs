@@ -54,7 +54,7 @@ impl Program for Follow {
 impl<C: Control> Bench<C> {
     /// Row `a` holds `10`.
     fn with_row() -> Bench<C> {
-        let mut bench = Bench::new();
+        let mut bench = Bench::running_calls();
         bench.execute(&shot(10, 1, &[], &["a"]));
         bench.finish(10);
         bench
@@ -153,4 +153,27 @@ fn a_program_that_has_found_what_is_aborted_is_run_again() {
     assert_eq!(program.runs(), 2);
     bench.finish(20);
     assert_eq!(bench.row(), 7);
+}
+
+/// Reads a row, and then writes it.
+#[derive(Debug)]
+struct Upgrade;
+
+impl Program for Upgrade {
+    fn known(&self) -> &[Use] {
+        &[]
+    }
+
+    fn run(&self, rows: &mut Rows<'_>) -> Ran {
+        rows.read(&Key::from("10"), false);
+        rows.write(Key::from("10"), Some(Value::from("7")));
+        Ran::default()
+    }
+}
+
+#[test]
+fn a_row_that_was_only_read_is_locked_anew_to_be_written() {
+    let mut bench = Bench::<NoWait>::with_row();
+    assert_eq!(bench.run(&shot(20, 1, &[], &[]), Arc::new(Upgrade)), released(20));
+    assert_eq!(bench.execute(&shot(30, 1, &["10"], &[])), refused(30));
 }
