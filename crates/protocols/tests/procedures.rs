@@ -47,6 +47,9 @@ enum Faults {
     Network,
     /// Everything: replicas crash and lose disks, clients die, clocks jump.
     All,
+    /// One replica after the other is away for so long that others forget what it lacks. Some are away again while they
+    /// copy it, or soon after, and some sources of copies restart.
+    Absences,
 }
 
 #[derive(Clone, Copy)]
@@ -116,13 +119,18 @@ struct Outcome {
 impl Trial {
     fn run<P: Protocol<Family = Procedures>>(&self) -> Outcome {
         let alone = (!P::KEEPS_COPIES).then_some(1);
-        let choices = Choices::drawn(self.seed, self.replicas.or(alone));
+        let mut choices = Choices::drawn(self.seed, self.replicas.or(alone));
+        if self.faults == Faults::Absences {
+            // The farther the sites are, the less happens in these seconds.
+            choices.place = "con";
+        }
         let faults_last = Duration::from_millis(match choices.place {
             // Half a second passes until leaders are elected and procedures are registered.
             "lan" if self.replicas.is_none() && P::HAS_LEADERS => 600,
             "lan" if self.replicas.is_none() && P::KEEPS_COPIES => 300,
             "lan" => 100,
             "reg" => 1000,
+            _ if self.faults == Faults::Absences => 15_000,
             _ => 4000,
         });
         let (configuration, plan) = self.configuration(&choices, faults_last);
@@ -139,7 +147,11 @@ impl Trial {
         let workload = named_procedures(self.workload, &parameters).unwrap();
         let mut cluster = Cluster::<P>::new(configuration);
         cluster.follow(&plan);
-        let window = Window::new(Timestamp(0), Duration::ZERO, faults_last * 2, Duration::ZERO);
+        let calls_last = match self.faults {
+            Faults::Absences => faults_last + Duration::from_secs(1),
+            _ => faults_last * 2,
+        };
+        let window = Window::new(Timestamp(0), Duration::ZERO, calls_last, Duration::ZERO);
         let measurement = Arc::new(Measurement::new(window));
         let recorder = Arc::new(CallRecorder::new());
         let inquiries = choices.inquires.then(|| Arc::new(Inquiries::default()));
@@ -174,7 +186,7 @@ impl Trial {
     }
 
     fn configuration(&self, choices: &Choices, faults_last: Duration) -> (Configuration, Plan) {
-        let all = self.faults == Faults::All;
+        let (all, absences) = (self.faults == Faults::All, self.faults == Faults::Absences);
         let disk = Disk {
             append: Duration::from_micros(5),
             flush: Duration::from_micros(200),
@@ -188,7 +200,11 @@ impl Trial {
             // Some take over what others are still at.
             recovery_after_ms: if choices.recovers_soon { (lasts / 10).max(2) } else { 1000 },
             election_timeout_ms: if choices.elects_soon { (lasts / 10).max(2) } else { 200 },
-            outcomes_ms: if all && choices.forgets { lasts / 5 } else { 30_000 },
+            outcomes_ms: match () {
+                () if absences => 300,
+                () if all && choices.forgets => lasts / 5,
+                () => 30_000,
+            },
             ..defaults
         };
         let configuration = Configuration {
@@ -197,7 +213,7 @@ impl Trial {
             partitions: choices.partitions,
             clients: choices.clients,
             geography: Geography::named(choices.place).unwrap(),
-            disk: if all { disk } else { Disk::MEMORY },
+            disk: if all || absences { disk } else { Disk::MEMORY },
             settings,
             hash_contents: true,
             ..Configuration::default()
@@ -206,7 +222,8 @@ impl Trial {
             lasts: faults_last,
             always: std::env::var_os("SERRIED_ALWAYS").is_some(),
             crashes: all,
-            pauses: true,
+            partitions: !absences,
+            pauses: !absences,
             lost_disks: all && configuration.replicas > 1,
             absences: all,
             blackouts: all,
@@ -214,8 +231,37 @@ impl Trial {
             jumps: if all { faults_last } else { Duration::ZERO },
             ..Swarm::default()
         };
-        let plan = swarm.plan(&configuration);
+        let mut plan = swarm.plan(&configuration);
+        if absences {
+            plan.faults.extend(self.absences(choices.replicas, plan.ends));
+        }
         (plan.apply_to(configuration), plan)
+    }
+
+    /// Long absences until `ends`, most of which follow each other closely.
+    fn absences(&self, replicas: usize, ends: Timestamp) -> Vec<Scheduled> {
+        let random = &mut Pcg64Mcg::seed_from_u64(self.seed);
+        let mut ms = |least, most| Duration::from_millis(random.random_range(least..most));
+        let (mut faults, mut begins) = (Vec::new(), Timestamp(0) + ms(300, 1500));
+        let mut member = ms(0, replicas as u64).as_millis() as usize;
+        while begins < ends {
+            // Silent replicas are left out after two seconds at the earliest.
+            let back = (begins + ms(2200, 4000)).min(ends);
+            let fault = match ms(0, 4).as_millis() {
+                0 => Fault::LostDisk(member),
+                _ => Fault::Crash(member),
+            };
+            faults.push(Scheduled { begins, ends: back, fault });
+            let other = (member + ms(1, replicas as u64).as_millis() as usize) % replicas;
+            let restarts = back + ms(0, 600);
+            if ms(0, 2).is_zero() && restarts < ends {
+                let fault = Fault::Crash(other);
+                faults.push(Scheduled { begins: restarts, ends: restarts + ms(1, 50), fault });
+            }
+            begins = back + if ms(0, 2).is_zero() { ms(1, 700) } else { ms(700, 2500) };
+            member = if ms(0, 2).is_zero() { other } else { member };
+        }
+        faults
     }
 
     /// Looks at what the database holds when all faults are over: with each replica down in turn, if a majority is left,
@@ -330,6 +376,9 @@ impl Visitor<Procedures> for Trials {
 
     fn visit<P: Protocol<Family = Procedures>>(self) {
         let Trials { workload, faults, replicas, trials } = self;
+        if faults == Faults::Absences && !P::KEEPS_COPIES {
+            return;
+        }
         let mut committed = 0;
         for seed in seeds(trials) {
             let trial = Trial { seed, workload, faults, replicas };
@@ -348,8 +397,14 @@ impl Visitor<Procedures> for Trials {
 fn try_all(workload: &'static str, faults: Faults) {
     let only = std::env::var("SERRIED_PROTOCOL").ok();
     let is_wanted = |name: &str| only.as_ref().is_none_or(|only| only == name);
-    for protocol in promising(FamilyName::Procedures).filter(|known| is_wanted(known.name)) {
-        visit(protocol.name, Trials { workload, faults, replicas: None, trials: 10 }).unwrap();
+    let (replicas, trials) = match faults {
+        Faults::Absences => (Some(3), 3),
+        _ => (None, 10),
+    };
+    let mut wanted = promising(FamilyName::Procedures).filter(|known| is_wanted(known.name));
+    let first = wanted.next().expect("SERRIED_PROTOCOL is the name of a protocol of procedures");
+    for protocol in core::iter::once(first).chain(wanted) {
+        visit(protocol.name, Trials { workload, faults, replicas, trials }).unwrap();
     }
 }
 
@@ -361,6 +416,11 @@ fn lists_keep_their_guarantee_and_everything_finishes_under_network_faults_and_p
 #[test]
 fn lists_keep_their_guarantee_and_everything_finishes_whatever_goes_wrong() {
     try_all("list-append-calls", Faults::All);
+}
+
+#[test]
+fn lists_keep_their_guarantee_when_replicas_are_away_again_and_again() {
+    try_all("list-append-calls", Faults::Absences);
 }
 
 #[test]
