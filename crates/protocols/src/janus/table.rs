@@ -520,11 +520,6 @@ impl Table {
         (cells, next)
     }
 
-    /// Whether something has changed since the copy began that was not sent.
-    pub(super) fn has_changed(&self) -> bool {
-        self.changed.as_ref().is_some_and(|changed| !changed.is_empty())
-    }
-
     /// Some of what has changed since the copy began.
     pub(super) fn changed_page(
         &mut self,

@@ -179,14 +179,17 @@ impl Replica {
             CopyFrom::First => self.table.page(None, cx.store()),
             CopyFrom::After(after) => self.table.page(Some(after), cx.store()),
             CopyFrom::Changed => {
-                // The last part comes when the copy is counted.
-                self.configuring.add(Some((from, request.copy)));
+                // The last part comes when the copy is counted. It is counted when one part is left: until its replica has
+                // that, it does not count as heard.
+                let (cells, next) = self.table.changed_page(cx.store());
+                if next.is_none() {
+                    self.configuring.add(Some((from, request.copy)));
+                }
                 let may_end = configuration.copy_of(from) == Some(request.copy)
                     || self.mutation.is(Mutation::CopiesUncounted);
-                if !may_end && !self.table.has_changed() {
+                if !may_end && cells.is_empty() {
                     return; // The request comes again.
                 }
-                let (cells, next) = self.table.changed_page(cx.store());
                 (cells, next.or((!may_end).then_some(CopyFrom::Changed)))
             }
         };
@@ -201,8 +204,8 @@ impl Replica {
         self.reply(from, Reply::Copied { copied: Box::new(copied), session }, cx);
     }
 
-    /// A configuration was chosen. If it does not count a copy that has ended, that copy lacks what is executed from now on,
-    /// so its last part is not sent again.
+    /// A configuration was chosen. If it does not count a copy that has ended, the replica has to copy once more, so the last
+    /// part is not sent again.
     pub(super) fn drop_uncounted_copy(&mut self, chosen: &Configuration) {
         let is_uncounted = |(to, _, (last, _)): &(NodeId, Timestamp, (Copied, u64))| {
             last.next.is_none() && chosen.copy_of(*to) != Some(last.request.copy)

@@ -241,17 +241,16 @@ impl Replica {
         // What comes before a new transaction depends on the order in which others were executed and taken on.
         executed.sort_unstable_by_key(|(number, ..)| *number);
         began.sort_unstable_by_key(|(began, ..)| *began);
-        // While data is copied, some transactions have the source's numbers, and others this replica's. Then none of their uses
-        // stands for others.
+        // While data is copied, some transactions have the source's numbers, and others this replica's. Then the order of
+        // execution is not known.
         let is_ordered = self.executes();
         for (_, txn, work, vertex) in executed {
             self.use_rows(txn, &work, &mut |_| {});
-            if !is_ordered {
-                continue;
-            }
             let before = vertex.map(|vertex| self.before(&vertex)).unwrap_or_default();
             self.accesses.agree(txn, &before);
-            self.accesses.settle(txn);
+            if is_ordered {
+                self.accesses.settle(txn);
+            }
         }
         for (_, txn, work) in began {
             self.use_rows(txn, &work, &mut |_| {});
