@@ -38,6 +38,10 @@ pub(crate) const TABLE: &[(&str, How)] = &[
         How::Not(SEEDS),
     ),
     (
+        "SERRIED_SEEDS=2000 cargo test --release -p serried-protocols --test procedures",
+        How::Not(SEEDS),
+    ),
+    (
         "SERRIED_SEEDS=500 SERRIED_ALWAYS=1 cargo test --release -p serried-protocols --test suite",
         How::Not(SEEDS),
     ),
