@@ -19,8 +19,8 @@ pub(crate) trait View {
     /// Whether a transaction is to be executed at this server.
     fn is_here(&self, txn: Version) -> bool;
 
-    /// Whether other servers are so far away that one round trip is to answer all questions. If they are near, messages cost
-    /// more than time: the answer for one ancestor mostly answers the questions for others.
+    /// Whether a round trip to other servers takes so long that all questions are sent at once. Otherwise each waits for the
+    /// answer to the one before, which mostly answers it: that takes fewer messages.
     fn is_far(&self) -> bool;
 
     /// Whether an ancestor will never be executed, although an edge says that it has pieces at partition `at`.

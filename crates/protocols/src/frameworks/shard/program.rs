@@ -2,8 +2,8 @@
 //!
 //! A program reads rows, and writes some of them. The leader runs it where the rows are, so reading and writing takes one round
 //! trip. The concurrency control says what each read finds, and takes the writes. So every control runs programs under its
-//! own rules. A control may run a program again from its start: because it has locked one more row, or because what the
-//! program has read was aborted. A run that is not the last has no effect.
+//! own rules. A control may run a program again from its start: because it has waited for the lock of a row, or because what
+//! the program has read was aborted. A run that is not the last has no effect.
 
 use core::fmt;
 use std::collections::BTreeMap;

@@ -3,8 +3,9 @@
 //!
 //! The source goes on executing. It sends what its store has, in the order of names, and then what has changed since the
 //! copy began, until nothing is left. The last part has the state of one moment. The source sends it when the copying replica
-//! is counted again ([`super::configure`]). So the source keeps what it executes from that moment on. A copy that has ended is
-//! counted no more once its replica was left out: others may have forgotten what was executed meanwhile.
+//! is counted again ([`super::configure`]). So the source keeps what it executes from that moment on. If the
+//! replica is left out after the last part was sent, this copy is not counted again: others may have forgotten what was
+//! executed meanwhile.
 //!
 //! A replica that still has its disk may have executed transactions that the source has not. They are executed again, in the
 //! order that was agreed on: the replica takes over the source's state of each row and transaction, also if the source has
@@ -179,8 +180,8 @@ impl Replica {
             CopyFrom::First => self.table.page(None, cx.store()),
             CopyFrom::After(after) => self.table.page(Some(after), cx.store()),
             CopyFrom::Changed => {
-                // The last part comes when the copy is counted. It is counted when one part is left: until its replica has
-                // that, it does not count as heard.
+                // The last part is sent when the copy is counted, and the copy is counted when one part is left. Until its
+                // replica has the last part, it reports under its former copy, so others take it for silent.
                 let (cells, next) = self.table.changed_page(cx.store());
                 if next.is_none() {
                     self.configuring.add(Some((from, request.copy)));
