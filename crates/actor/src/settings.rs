@@ -13,7 +13,8 @@ pub struct Settings {
     pub truncation_every_ms: u64,
     /// The age at which a transaction is truncated, in milliseconds. No transaction may take longer. Default 10 s.
     pub truncation_lag_ms: u64,
-    /// How long an overwritten version can still be read, in milliseconds. Default 0.
+    /// How long an overwritten version can still be read, in milliseconds. Default 0. Snapshots with version clocks
+    /// keep versions for 1 s if this is less.
     pub history_ms: u64,
     /// How long the outcome of a transaction can be asked for after it was truncated, at least, in milliseconds.
     /// Default 30 s.
@@ -26,9 +27,9 @@ pub struct Settings {
     /// How many keys a replica of one partition keeps in memory. The others stay on disk until they are used. Default 4
     /// million.
     pub resident_keys: usize,
-    /// Whether a request that a quorum can answer is sent only to a quorum, and to the other replicas only when one of
-    /// these is slow (001 §4.5.1). It applies to registers, and to the replicated log of shards and of MultiPaxos.
-    /// Default: a request goes to all replicas.
+    /// Whether a request that a quorum can answer is sent only to a quorum, and to the other replicas only when one
+    /// of these is slow (001 §4.5.1). It applies to registers, and to the replicated log of shards, of MultiPaxos and
+    /// of snapshots. Default: a request goes to all replicas.
     pub thrifty: bool,
     /// How long the leader of a partition may be silent before the other replicas elect another one, in milliseconds.
     /// Two round trips are added. A leader sends four heartbeats in this time. Default 200 ms.

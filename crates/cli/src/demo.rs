@@ -8,6 +8,7 @@ use crate::bench::Bench;
 use crate::misuse::{MOST_CLIENTS, MOST_KEYS, MOST_THETA, number, seconds_above_0};
 use crate::table;
 use crate::wing::FamilyArguments;
+use crate::wing::snapshots::SessionArguments;
 
 /// Watch a three-node cluster on this machine commit contended transactions.
 ///
@@ -55,6 +56,7 @@ impl Demo {
                 protocol: serried_protocols::COMPARED.map(str::to_string).into(),
                 clients: vec![self.clients],
                 open_loop: OpenLoopArguments::default(),
+                sessions: SessionArguments::default(),
                 seconds: self.seconds,
                 warm_up: 1.0,
                 cool_down: 0.1,

@@ -29,6 +29,12 @@ pub(crate) struct Load<W: Wing> {
     pub(crate) recorder: Option<Arc<W::Recorder>>,
     pub(crate) open_loop: OpenLoopArguments,
     pub(crate) seed: u64,
+    /// What clients have in common.
+    pub(crate) shared: Arc<W::Shared>,
+    /// Whether clients share a session.
+    pub(crate) shares_sessions: bool,
+    /// Whether the staleness of what is read is measured.
+    pub(crate) measures_staleness: bool,
     options: W::Options,
     history_file: Option<PathBuf>,
 }
@@ -54,6 +60,9 @@ impl<W: Wing> Load<W> {
             recorder: arguments.records().then(Arc::default),
             open_loop: arguments.open_loop.clone(),
             seed: arguments.seed,
+            shared: Arc::default(),
+            shares_sessions: arguments.sessions.are_shared(),
+            measures_staleness: arguments.sessions.staleness(),
             options: W::options(arguments),
             history_file: arguments.history_file(protocol, clients, several),
         }
@@ -88,7 +97,7 @@ impl<W: Wing> Load<W> {
         quiet: bool,
     ) -> anyhow::Result<(Row, Ended)> {
         let report = self.measurement.report();
-        let figures = W::figures(&self.workload, &report).into_iter().collect();
+        let figures = W::figures(&self.workload, &report, &self.shared).into_iter().collect();
         let promised = serried_protocols::info(&self.protocol).map(|info| info.guarantee);
         let recorder = self.recorder;
         let recorder =

@@ -1,6 +1,6 @@
 //! Results, for people and for machines.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use serried_workload::{ArrivalReport, Report};
@@ -38,6 +38,11 @@ Columns, of the measured part of a run:
 For registers, req/s is requests per second. A request is one operation, except
 in tail-at-scale. Costs are per request. A second table has the latencies of
 reads, writes and read-modify-writes.
+For snapshots, a request is a read-only transaction or a group of writes. A
+third table has the means of rounds and of metadata bytes per read-only
+transaction, and the share of writes that were omitted; and if keys have
+versions, the share of values that were the newest acknowledged ones when they
+were read, and for how long the others had not been (004 §7.5).
 For procedures, call/s is calls that took effect per second, commit % is per
 attempt, and attempts are per call that took effect. Calls that a check of their
 procedure has refused are no failures. A second table has the latencies of each
@@ -276,6 +281,26 @@ fn print_operations(rows: &[Row], calls: bool) {
             milliseconds(kind.latency_us_p99),
             milliseconds(kind.latency_us_p999),
         ]);
+        line
+    });
+    print_aligned(&header, lines);
+    print_figures(rows);
+}
+
+/// Prints the figures of all rows, a column for each, if there are any.
+fn print_figures(rows: &[Row]) {
+    let names: BTreeSet<&'static str> =
+        rows.iter().flat_map(|row| row.figures.keys().copied()).collect();
+    if names.is_empty() {
+        return;
+    }
+    println!();
+    let mut header = vec!["protocol", "clients"];
+    header.extend(&names);
+    let lines = rows.iter().map(|row| {
+        let figure = |name| row.figures.get(name).map_or("-".into(), |f| format!("{f:.3}"));
+        let mut line = vec![row.protocol.clone(), row.clients.to_string()];
+        line.extend(names.iter().map(figure));
         line
     });
     print_aligned(&header, lines);

@@ -23,7 +23,7 @@ use crate::desk::Desk;
 use crate::dialer::{Dialers, Report, View};
 use crate::distance;
 use crate::error::ConnectError;
-use crate::port::KeyspacePort;
+use crate::port::{KeyspacePort, keyspace_id};
 use crate::side::ClientSide;
 
 /// How long a client waits for the other nodes once a majority has answered.
@@ -197,7 +197,7 @@ impl Client {
     pub fn open<F: Session>(self: &Arc<Self>, name: &str) -> Result<F::Keyspace, ConnectError> {
         let found = self.find(name)?;
         let entry = *self.protocol_of(&found)?;
-        let KeyspaceInfo { number, guarantee, partitions, settings, .. } = found;
+        let KeyspaceInfo { number, guarantee, partitions, settings, generation, .. } = found;
         if entry.family != F::NAME {
             let (name, found, wanted) = (name.to_string(), entry.family, F::NAME);
             return Err(ConnectError::WrongFamily { name, guarantee, found, wanted });
@@ -222,7 +222,8 @@ impl Client {
         drop(opened);
         let desk: Arc<Desk<F>> = desk.downcast().expect("a desk of the protocol's family");
         let offers = desk.offers;
-        let port = Arc::new(KeyspacePort::new(self.clone(), place, desk));
+        let id = keyspace_id(self.cluster(), name, generation);
+        let port = Arc::new(KeyspacePort::new(self.clone(), place, desk, id));
         Ok(F::keyspace(port, self.view.limits, offers))
     }
 

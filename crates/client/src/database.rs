@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use serried_model::{FamilyName, Registers, Transactions};
+use serried_model::{FamilyName, Registers, Snapshots, Transactions};
 use serried_procedures::Procedures;
-use serried_session::{ProcedureKeyspace, RegisterKeyspace, Session, TransactionKeyspace};
+use serried_session::{
+    ProcedureKeyspace, RegisterKeyspace, Session, SnapshotKeyspace, TransactionKeyspace,
+};
 use serried_wire::{KeyspaceInfo, NodeStatistics, Statistics};
 
 use crate::client::{Client, ConnectOptions};
@@ -81,6 +83,15 @@ impl Database {
     /// As [`Database::open`].
     pub async fn procedures(&self, name: &str) -> Result<ProcedureKeyspace, ConnectError> {
         self.open::<Procedures>(name).await
+    }
+
+    /// A session in the keyspace called `name`, one with read-only transactions and simple writes, mostly
+    /// `process-ordered`. Each call begins another session.
+    ///
+    /// # Errors
+    /// As [`Database::open`].
+    pub async fn snapshots(&self, name: &str) -> Result<SnapshotKeyspace, ConnectError> {
+        self.open::<Snapshots>(name).await
     }
 
     /// The keyspace called `name`, one of the family `F`.

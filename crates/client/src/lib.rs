@@ -70,16 +70,18 @@ pub use error::ConnectError;
 pub use serried_actor::{Observation, Observed, Timestamp};
 pub use serried_model::{
     Access, Accessed, Carstamp, Durability, FamilyName, Key, Limits, Modification, NodeId,
-    Registers, Token, TooLarge, Transactions, Unfit, Value, ValueType, Version, Write, WrongType,
+    Registers, Snapshots, Token, TooLarge, Transactions, Unfit, Value, ValueType, Version,
+    Versionstamp, Write, WriteToken, WrongType,
 };
 pub use serried_procedures::{
     Datum, Field, InvalidInputs, Mismatch, ProcedureSet, Procedures, Refused, Results, Type,
 };
 pub use serried_session::{
-    Abort, Backoff, CallError, CallOptions, CallOutcome, Committed, Ending, Footprint, Get,
-    GetMany, Modified, Next, ProcedureKeyspace, RegisterError, RegisterKeyspace, RegisterOptions,
-    RegisteredSet, Session, Snapshot, Step, TransactOptions, Transaction, TransactionError,
-    TransactionKeyspace,
+    Abort, Backoff, BadToken, CallError, CallOptions, CallOutcome, Committed, Ending, Footprint,
+    Get, GetMany, Modified, Next, ProcedureKeyspace, ReadOnly, RegisterError, RegisterKeyspace,
+    RegisterOptions, RegisteredSet, Session, SessionToken, Snapshot, SnapshotError,
+    SnapshotKeyspace, SnapshotOptions, Step, TransactOptions, Transaction, TransactionError,
+    TransactionKeyspace, WriteOutcome,
 };
 pub use serried_wire::{
     Behind, KeyspaceInfo, NodeStatistics, NodeStatus, NotServed, NotVoting, Statistics,

@@ -23,6 +23,8 @@ pub(crate) struct KeyspacePort<F: Family> {
     client: Arc<Client>,
     endpoint: Arc<Endpoint<ClientSide>>,
     keyspace: u16,
+    /// [`Port::keyspace_id`].
+    id: u64,
     desk: Arc<Desk<F>>,
     entropy: AtomicU64,
     /// Whether there is a node that can't write.
@@ -30,13 +32,13 @@ pub(crate) struct KeyspacePort<F: Family> {
 }
 
 impl<F: Family> KeyspacePort<F> {
-    pub(crate) fn new(client: Arc<Client>, keyspace: u16, desk: Arc<Desk<F>>) -> Self {
+    pub(crate) fn new(client: Arc<Client>, keyspace: u16, desk: Arc<Desk<F>>, id: u64) -> Self {
         let endpoint = client.endpoint.clone();
         let mut core = endpoint.lock();
         let entropy = AtomicU64::new(core.random.next_u64());
         let obstructed = core.side.obstacles.watch();
         drop(core);
-        KeyspacePort { client, endpoint, keyspace, desk, entropy, obstructed }
+        KeyspacePort { client, endpoint, keyspace, id, desk, entropy, obstructed }
     }
 
     /// Whether a transaction is being dropped because a coordinator panicked. Then nothing is left to be done for it, and
@@ -66,6 +68,20 @@ impl<F: Family> Port<F> for KeyspacePort<F> {
     fn close(&self, txn: TxnId) {
         self.desk.close(txn);
     }
+
+    fn keyspace_id(&self) -> u64 {
+        self.id
+    }
+}
+
+/// A number for a keyspace: a checksum of the names of its cluster and its own, and its generation.
+pub(crate) fn keyspace_id(cluster: &str, name: &str, generation: u32) -> u64 {
+    let mut hasher = crc32fast::Hasher::new();
+    for part in [cluster, name] {
+        hasher.update(&(part.len() as u64).to_le_bytes());
+        hasher.update(part.as_bytes());
+    }
+    u64::from(hasher.finalize()) << 32 | u64::from(generation)
 }
 
 impl<F: Family> Driver for KeyspacePort<F> {

@@ -3,8 +3,9 @@
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use serried_history::{
     Budget, EventKind, History, MicroOperation, ReadResult, Recorder, RegisterHistory,
-    RegisterOperation, RegisterOutcome, RegisterRecorder, check_linearizable,
-    check_regular_sequential, check_serializable, check_strict_serializable,
+    RegisterOperation, RegisterOutcome, RegisterRecorder, check_causal, check_causal_convergent,
+    check_linearizable, check_process_ordered, check_regular_sequential, check_serializable,
+    check_strict_serializable,
 };
 use serried_model::{NodeId, Version};
 
@@ -58,6 +59,18 @@ fn checkers(criterion: &mut Criterion) {
         let history = transactions(count, 100);
         group.bench_function(format!("serializable, {count} transactions"), |bencher| {
             bencher.iter(|| assert!(check_serializable(&history).holds()));
+        });
+        group.bench_function(
+            format!("process-ordered serializable, {count} transactions"),
+            |bencher| {
+                bencher.iter(|| assert!(check_process_ordered(&history).holds()));
+            },
+        );
+        group.bench_function(format!("causal, {count} transactions"), |bencher| {
+            bencher.iter(|| assert!(check_causal(&history).holds()));
+        });
+        group.bench_function(format!("causally convergent, {count} transactions"), |bencher| {
+            bencher.iter(|| assert!(check_causal_convergent(&history).holds()));
         });
         group.bench_function(format!("strict serializable, {count} transactions"), |bencher| {
             bencher.iter(|| assert!(check_strict_serializable(&history).holds()));

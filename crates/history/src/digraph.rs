@@ -22,6 +22,7 @@ pub(crate) struct Edge<L> {
 /// If each of `m` nodes comes before each of `n` others, drawing every edge takes `m * n` edges. Instead, a *crossing*
 /// stands between them: an additional node, which is not shown. So the graph is no larger than the history. A path into
 /// crossings, through them and out of them counts as one edge, with the label of its last one.
+#[derive(Clone)]
 pub(crate) struct Digraph<L> {
     shown: usize,
     nodes: usize,
@@ -42,6 +43,13 @@ impl<L: Label> Digraph<L> {
             starts[node + 1] += starts[node];
         }
         Digraph { shown, nodes, edges, starts }
+    }
+
+    /// The graph with further edges. They may use `crossings` new nodes, which are numbered after those that are there.
+    pub(crate) fn extended(self, crossings: usize, further: Vec<Edge<L>>) -> Self {
+        let mut edges = self.edges;
+        edges.extend(further);
+        Digraph::new(self.shown, self.nodes + crossings, edges)
     }
 
     pub(crate) fn edge_count(&self) -> usize {

@@ -1,8 +1,9 @@
 //! For `serried-hostile` and its fuzz targets: histories of every family.
 
 use crate::{
-    Budget, CallHistory, History, RegisterHistory, TransactionGuarantee, check_calls,
-    check_linearizable, check_serializable,
+    Budget, CallHistory, History, RegisterHistory, TransactionGuarantee, check_calls, check_causal,
+    check_causal_convergent, check_linearizable, check_process_ordered, check_serializable,
+    check_strict_serializable,
 };
 
 /// The histories of a family.
@@ -31,7 +32,14 @@ const FORMATS: [Format; 3] = [
     Format {
         read: |bytes| {
             let history = History::read_json_lines(bytes);
-            history.map(|history| check_serializable(&history)).is_ok()
+            let checks = [
+                check_serializable,
+                check_process_ordered,
+                check_strict_serializable,
+                check_causal,
+                check_causal_convergent,
+            ];
+            history.map(|history| checks.map(|check| check(&history))).is_ok()
         },
         example: r#"{"type":"invoke","process":0,"time":1,"f":"txn","value":[["append",1,2],["r",1,null]]}
 {"type":"ok","process":0,"time":2,"f":"txn","value":[["append",1,2],["r",1,[2]]]}

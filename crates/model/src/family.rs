@@ -2,7 +2,7 @@
 
 use core::fmt::{self, Debug};
 
-use crate::{registers, transactions};
+use crate::{registers, snapshots, transactions};
 
 /// A kind of keyspace: what a session can request of a coordinator, and the answers.
 ///
@@ -41,6 +41,17 @@ impl Family for Registers {
     type Offers = registers::Offers;
 }
 
+/// The family of keyspaces with read-only transactions of many keys, and simple writes (004 §2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Snapshots;
+
+impl Family for Snapshots {
+    const NAME: FamilyName = FamilyName::Snapshots;
+    type Operation = snapshots::Operation;
+    type Output = snapshots::Output;
+    type Offers = snapshots::Offers;
+}
+
 /// The name of a family, where types are erased.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FamilyName {
@@ -50,6 +61,8 @@ pub enum FamilyName {
     Registers,
     /// Stored procedures. Its type is in `serried-procedures`, because this crate does not know what they consist of.
     Procedures,
+    /// Read-only transactions, and writes of single keys.
+    Snapshots,
 }
 
 /// What is to be known of a family where types are erased.
@@ -63,8 +76,12 @@ struct Description {
 
 impl FamilyName {
     /// All of them.
-    pub const ALL: [FamilyName; 3] =
-        [FamilyName::Transactions, FamilyName::Registers, FamilyName::Procedures];
+    pub const ALL: [FamilyName; 4] = [
+        FamilyName::Transactions,
+        FamilyName::Registers,
+        FamilyName::Procedures,
+        FamilyName::Snapshots,
+    ];
 
     fn description(self) -> Description {
         match self {
@@ -80,6 +97,11 @@ impl FamilyName {
             },
             FamilyName::Procedures => Description {
                 contains: "procedures",
+                most_replicas: 63,
+                limited_because: "node sets hold no more",
+            },
+            FamilyName::Snapshots => Description {
+                contains: "snapshots",
                 most_replicas: 63,
                 limited_because: "node sets hold no more",
             },

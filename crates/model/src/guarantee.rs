@@ -15,17 +15,21 @@ pub enum Guarantee {
     /// Equivalent to a serial order that respects causality. In this order a read comes after every write of its key
     /// that was complete when the read began (001 §4.6.1).
     RegularSequential,
+    /// Equivalent to a serial order in which the transactions of each session are in the order of the session (004 §6).
+    /// A session may not see the latest writes of others.
+    ProcessOrdered,
     /// No guarantee: an operation may see any part of what others do.
     Nothing,
 }
 
 impl Guarantee {
     /// All of them.
-    pub const ALL: [Guarantee; 5] = [
+    pub const ALL: [Guarantee; 6] = [
         Guarantee::StrictSerializable,
         Guarantee::Serializable,
         Guarantee::Linearizable,
         Guarantee::RegularSequential,
+        Guarantee::ProcessOrdered,
         Guarantee::Nothing,
     ];
 
@@ -41,6 +45,7 @@ impl Guarantee {
             Guarantee::Serializable => "serializable",
             Guarantee::Linearizable => "linearizable",
             Guarantee::RegularSequential => "regular-sequential",
+            Guarantee::ProcessOrdered => "process-ordered",
             Guarantee::Nothing => "none",
         }
     }

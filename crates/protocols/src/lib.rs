@@ -19,10 +19,13 @@ pub mod mvtso;
 pub mod ncc;
 pub mod occ;
 pub mod plain;
+pub mod plain_transactions;
+pub mod port;
 mod registry;
 #[cfg(feature = "rehearsal")]
 pub mod rehearsal;
 pub mod rococo;
+pub mod scylla_occ;
 pub mod tapir_cc;
 #[cfg(test)]
 mod testing;

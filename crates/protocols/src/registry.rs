@@ -3,7 +3,7 @@
 use core::fmt;
 
 use serried_actor::Protocol;
-use serried_model::{Family, FamilyName, Guarantee, Registers, Transactions};
+use serried_model::{Family, FamilyName, Guarantee, Registers, Snapshots, Transactions};
 use serried_procedures::Procedures;
 
 /// Something to be done with a protocol of the family `F`, which is chosen by name at run time.
@@ -89,7 +89,7 @@ registry! {
         crate::occ::Occ,
         crate::tapir_cc::TapirCc,
         crate::mvto::Mvto,
-        crate::plain::Plain,
+        crate::plain_transactions::PlainTransactions,
     ]
     Registers: [
         crate::abd::Abd,
@@ -106,7 +106,12 @@ registry! {
         crate::two_phase_locking::TwoPhaseLockingWoundWaitProcedures,
         crate::two_phase_locking::TwoPhaseLockingNoWaitProcedures,
         crate::occ::OccProcedures,
-        crate::plain::PlainProcedures,
+        crate::plain_transactions::PlainProcedures,
+    ]
+    Snapshots: [
+        crate::port::Port,
+        crate::scylla_occ::ScyllaOcc,
+        crate::plain::Plain,
     ]
 }
 

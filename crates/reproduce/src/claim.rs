@@ -64,8 +64,23 @@ pub(crate) enum Quantity {
     Share(&'static str),
     /// The mean number of pieces of a procedure's calls.
     Pieces(&'static str),
+    /// The share of values that were the newest acknowledged when they were read.
+    Fresh,
+    /// For how long the values at this quantile had not been the newest acknowledged when they were read.
+    Stale(StaleAt),
+    /// Rounds of requests for each read-only transaction.
+    Rounds,
+    /// The share of writes that were omitted.
+    Omitted,
     /// Attempts from scratch after the first, for each transaction, at the operating point.
     StartedOver,
+}
+
+/// A quantile of staleness.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum StaleAt {
+    P90,
+    P99,
 }
 
 /// A number as the text states it, which is seldom exact.
@@ -154,6 +169,11 @@ impl Quantity {
             Quantity::NotDelayed => "transactions whose responses are not delayed",
             Quantity::RetriedWell => "of those that do not pass, moved by smart retry",
             Quantity::StartedOver => "attempts from scratch after the first",
+            Quantity::Fresh => "values that were the newest",
+            Quantity::Stale(StaleAt::P90) => "staleness of values, p90",
+            Quantity::Stale(StaleAt::P99) => "staleness of values, p99",
+            Quantity::Rounds => "rounds of read-only transactions",
+            Quantity::Omitted => "writes that were omitted",
             Quantity::Share(kind) => return format!("{kind} among all calls"),
             Quantity::Pieces(kind) => return format!("pieces of {kind}"),
             Quantity::Latency(latency) if figure.searches() => {
@@ -174,8 +194,14 @@ impl Quantity {
     pub(crate) fn unit(self, figure: &Figure) -> Option<&'static str> {
         match self {
             Quantity::HighestThroughput | Quantity::OperatingPoint => Some(figure.per_s()),
-            Quantity::Latency(_) | Quantity::LowLoadLatency | Quantity::LatencyAtHalf => Some("ms"),
-            Quantity::Normalized | Quantity::ReExecutions | Quantity::Pieces(_) => None,
+            Quantity::Latency(_)
+            | Quantity::LowLoadLatency
+            | Quantity::LatencyAtHalf
+            | Quantity::Stale(_) => Some("ms"),
+            Quantity::Normalized
+            | Quantity::ReExecutions
+            | Quantity::Pieces(_)
+            | Quantity::Rounds => None,
             Quantity::StartedOver => Some("for 100 transactions"),
             _ => Some("%"),
         }

@@ -4,7 +4,7 @@ use core::cmp::Ordering;
 
 use serde::Serialize;
 
-use crate::claim::Quantity;
+use crate::claim::{Quantity, StaleAt};
 use crate::dip::Dip;
 use crate::fared::fared;
 use crate::figure::{Figure, Load};
@@ -114,6 +114,9 @@ impl Sweep {
     /// Our number for a quantity. Some quantities also depend on `other`. `None` if it is not known.
     pub(crate) fn number(&self, of: Quantity, other: &Sweep) -> Option<f64> {
         let transactions = || self.at_highest()?.transactions();
+        let snapshots = || self.at_highest()?.snapshots();
+        let staleness = || snapshots()?.staleness.as_ref();
+        let mean = |name: &str| snapshots()?.means.get(name).copied();
         match of {
             Quantity::HighestThroughput => self.highest_per_s,
             Quantity::OperatingPoint => self.operating_point_per_s,
@@ -129,6 +132,11 @@ impl Sweep {
             Quantity::LatencyAtHalf => {
                 self.latency_at(f64::min(self.highest_per_s?, other.highest_per_s?) / 2.0)
             }
+            Quantity::Fresh => Some(100.0 * staleness()?.fresh),
+            Quantity::Stale(StaleAt::P90) => Some(staleness()?.stale_us_p90 as f64 / 1e3),
+            Quantity::Stale(StaleAt::P99) => Some(staleness()?.stale_us_p99 as f64 / 1e3),
+            Quantity::Rounds => mean("rounds"),
+            Quantity::Omitted => Some(100.0 * mean("omitted_share")?),
             Quantity::PassedAtFirst
             | Quantity::NotDelayed
             | Quantity::RetriedWell

@@ -41,6 +41,11 @@ pub trait Port<F: Family>: Driver {
 
     /// Unregisters the recipient of `txn`: it gets no more outputs.
     fn close(&self, txn: TxnId);
+
+    /// A number that this keyspace and no other one has, as far as that matters to people.
+    fn keyspace_id(&self) -> u64 {
+        0
+    }
 }
 
 /// A point in a driver's time that a task can wait for.

@@ -1,7 +1,8 @@
 //! Sessions run an application's transactions and operations against a coordinator of any protocol.
 //!
 //! Each family of keyspaces has a handle of its own: [`TransactionKeyspace`] runs transactions, [`RegisterKeyspace`] reads
-//! and updates registers, and [`ProcedureKeyspace`] calls stored procedures.
+//! and updates registers, [`ProcedureKeyspace`] calls stored procedures, and [`SnapshotKeyspace`] has read-only transactions and
+//! single writes.
 //!
 //! A transaction is a program, an ordinary closure that returns a future. The session runs it, remembers every read, and
 //! hands the finished run's reads and writes to the coordinator. If an earlier read turns out to hold another value
@@ -25,6 +26,7 @@ mod procedures;
 mod registers;
 #[cfg(test)]
 mod script;
+mod snapshots;
 mod switchboard;
 mod transactions;
 
@@ -34,6 +36,10 @@ pub use family::Session;
 pub use procedures::{CallError, CallOptions, CallOutcome, ProcedureKeyspace, RegisteredSet};
 pub use registers::{Modified, RegisterError, RegisterKeyspace, RegisterOptions};
 pub use serried_model::transactions::Ending;
+pub use snapshots::{
+    BadToken, ReadOnly, SessionToken, SnapshotError, SnapshotKeyspace, SnapshotOptions,
+    WriteOutcome,
+};
 pub use switchboard::{Full, Recipient, Switchboard};
 pub use transactions::{
     Abort, Backoff, Committed, Footprint, Get, GetMany, Next, Snapshot, Step, TransactOptions,

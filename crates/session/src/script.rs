@@ -16,6 +16,8 @@ pub(crate) struct Script<F: Family> {
     alarms: Mutex<Alarms>,
     asked: Mutex<Vec<F::Operation>>,
     now: AtomicU64,
+    /// The recipient that was opened last.
+    last: Mutex<Option<TxnId>>,
     /// Why nothing can be written, if nothing can.
     pub(crate) obstacle: Mutex<Option<String>>,
 }
@@ -28,6 +30,7 @@ impl<F: Session> Script<F> {
             alarms: Mutex::default(),
             asked: Mutex::default(),
             now: AtomicU64::new(0),
+            last: Mutex::default(),
             obstacle: Mutex::default(),
         });
         let limits = Limits { value_bytes: 8, ..Limits::default() };
@@ -44,6 +47,12 @@ impl<F: Session> Script<F> {
         self.switchboard.lock().unwrap().deliver(TxnId((txn + 1) << 32), output);
     }
 
+    /// Delivers an output to the recipient that was opened last.
+    pub(crate) fn tell_last(&self, output: F::Output) {
+        let last = self.last.lock().unwrap().expect("a recipient was opened");
+        self.switchboard.lock().unwrap().deliver(last, output);
+    }
+
     pub(crate) fn advance(&self, duration: Duration) {
         let duration = duration.as_nanos() as u64;
         let now = self.now.fetch_add(duration, Ordering::Relaxed) + duration;
@@ -53,7 +62,9 @@ impl<F: Session> Script<F> {
 
 impl<F: Family> Port<F> for Script<F> {
     fn open(&self, recipient: Arc<dyn Recipient<F>>, waker: &Waker) -> Result<TxnId, Full> {
-        self.switchboard.lock().unwrap().open(recipient, waker)
+        let opened = self.switchboard.lock().unwrap().open(recipient, waker);
+        *self.last.lock().unwrap() = opened.as_ref().ok().copied();
+        opened
     }
 
     fn submit(&self, _: TxnId, operations: &mut Vec<F::Operation>) {

@@ -4,7 +4,8 @@
 //! cluster and a simulated one. [`ClosedLoop`] is a client that runs one transaction after the other. [`OpenLoop`] is a
 //! client that begins them as they arrive. A [`RegisterWorkload`] plans requests to registers, and [`RegisterClient`]
 //! is its client. A [`ProcedureWorkload`] plans calls of stored
-//! procedures, and [`CallClient`] is its client. All of them enter their results into a [`Measurement`].
+//! procedures, and [`CallClient`] is its client. A [`SnapshotWorkload`] plans read-only transactions and writes, and
+//! [`SnapshotClient`] is its client. All of them enter their results into a [`Measurement`].
 
 mod audit;
 mod bank;
@@ -22,6 +23,7 @@ mod registers;
 mod retwis;
 #[cfg(test)]
 mod serial;
+mod snapshots;
 pub mod tpcc;
 mod transactor;
 mod workload;
@@ -47,7 +49,11 @@ pub use registers::{
     Planned, RegisterClient, RegisterParameters, RegisterWorkload, Shares, Turn, Ycsb,
 };
 pub use retwis::Retwis;
+pub use snapshots::{
+    PlannedSnapshot, SnapshotClient, SnapshotLoop, SnapshotMix, SnapshotParameters,
+    SnapshotWorkload, Staleness, StalenessReport, YcsbGroups, attribute, placed,
+};
 pub use workload::{
     OneShot, Parameters, Plan, RolledBack, Run, Workload, WorkloadError, WorkloadInfo, family,
-    list, named, named_procedures, named_registers,
+    list, named, named_procedures, named_registers, named_snapshots,
 };

@@ -99,6 +99,8 @@ struct Counts {
     latest: Version,
     windows: Windows,
     arrivals: ArrivalCounts,
+    /// By name, the sum and the number of what was noted.
+    noted: BTreeMap<&'static str, (f64, u64)>,
 }
 
 /// The outcomes of the transactions that arrived within the window.
@@ -202,6 +204,7 @@ impl Measurement {
             latest: Version::INITIAL,
             windows: Windows::default(),
             arrivals: ArrivalCounts::default(),
+            noted: BTreeMap::new(),
         };
         Measurement { counts: Mutex::new(counts), witness: None }
     }
@@ -348,6 +351,19 @@ impl Measurement {
         }
     }
 
+    /// Enters numbers that a family has beside the common ones, by name. The report has their means.
+    pub fn note(&self, at: Timestamp, numbers: &[(&'static str, f64)]) {
+        let counts = &mut *self.lock();
+        if !counts.window.contains(at) {
+            return;
+        }
+        for (name, number) in numbers {
+            let (sum, count) = counts.noted.entry(name).or_default();
+            *sum += number;
+            *count += 1;
+        }
+    }
+
     /// The latencies of the transactions or operations of a kind at these quantiles, in microseconds. `None` if there
     /// were none.
     pub fn quantiles_us(&self, kind: &str, quantiles: &[f64]) -> Option<Vec<u64>> {
@@ -414,6 +430,11 @@ impl Measurement {
             last_error: counts.last_error.clone(),
             kinds: counts.kinds.iter().map(of_kind).collect(),
             arrivals: counts.arrivals.report(seconds),
+            means: counts
+                .noted
+                .iter()
+                .map(|(name, (sum, count))| (*name, sum / *count as f64))
+                .collect(),
         }
     }
 }
@@ -525,6 +546,9 @@ pub struct Report {
     /// The outcomes of arrivals, if clients were in an open loop.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arrivals: Option<ArrivalReport>,
+    /// The means of further numbers, by name. Empty for most families.
+    #[serde(skip)]
+    pub means: BTreeMap<&'static str, f64>,
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use crate::tpcc::{self, Scale, Tpcc, TpccCalls};
 use crate::{
     Bank, BankCalls, Counter, CounterCalls, F1, Inspection, ListAppend, ListCalls, OneShotCalls,
     ProcedureParameters, ProcedureWorkload, RegisterMix, RegisterParameters, RegisterWorkload,
-    Report, Retwis, Tao, Ycsb,
+    Report, Retwis, SnapshotMix, SnapshotParameters, SnapshotWorkload, Tao, Ycsb, YcsbGroups,
 };
 
 /// The plan of one transaction.
@@ -210,6 +210,7 @@ enum Make {
     Transactions(fn(&Parameters) -> Result<Arc<dyn Workload>, WorkloadError>),
     Registers(fn(&RegisterParameters) -> Result<Arc<dyn RegisterWorkload>, WorkloadError>),
     Procedures(fn(&ProcedureParameters) -> Result<Arc<dyn ProcedureWorkload>, WorkloadError>),
+    Snapshots(fn(&SnapshotParameters) -> Result<Arc<dyn SnapshotWorkload>, WorkloadError>),
 }
 
 impl WorkloadInfo {
@@ -219,6 +220,7 @@ impl WorkloadInfo {
             Make::Transactions(_) => FamilyName::Transactions,
             Make::Registers(_) => FamilyName::Registers,
             Make::Procedures(_) => FamilyName::Procedures,
+            Make::Snapshots(_) => FamilyName::Snapshots,
         }
     }
 }
@@ -358,6 +360,22 @@ const WORKLOADS: &[WorkloadInfo] = &[
         summary: "procedures: TPC-C scaled inside a warehouse (002 §5.4)",
         make: Make::Procedures(|parameters| Ok(Arc::new(TpccCalls::new(parameters)?))),
     },
+    WorkloadInfo {
+        name: "ycsb-groups",
+        summary: "snapshots: read-only transactions of 5 records, and groups of writes (004 §7.2)",
+        make: Make::Snapshots(|parameters| {
+            check_keys(parameters.keys, 1, u64::MAX)?;
+            Ok(Arc::new(YcsbGroups::new(parameters)?))
+        }),
+    },
+    WorkloadInfo {
+        name: "snapshot",
+        summary: "snapshots: reads and writes of a few keys whose histories can be checked",
+        make: Make::Snapshots(|parameters| {
+            check_keys(parameters.keys, 1, u64::MAX)?;
+            Ok(Arc::new(SnapshotMix::new(parameters)?))
+        }),
+    },
 ];
 
 /// All workloads.
@@ -414,6 +432,20 @@ pub fn named_procedures(
     match info(name)?.make {
         Make::Procedures(make) => make(parameters),
         _ => Err(other_family(name, FamilyName::Procedures)),
+    }
+}
+
+/// The workload of snapshots called `name`.
+///
+/// # Errors
+/// As [`named`].
+pub fn named_snapshots(
+    name: &str,
+    parameters: &SnapshotParameters,
+) -> Result<Arc<dyn SnapshotWorkload>, WorkloadError> {
+    match info(name)?.make {
+        Make::Snapshots(make) => make(parameters),
+        _ => Err(other_family(name, FamilyName::Snapshots)),
     }
 }
 
@@ -512,6 +544,10 @@ mod tests {
                 FamilyName::Procedures => {
                     let parameters = ProcedureParameters { keys, ..ProcedureParameters::default() };
                     named_procedures(info.name, &parameters).err()
+                }
+                FamilyName::Snapshots => {
+                    let parameters = SnapshotParameters { keys, ..SnapshotParameters::default() };
+                    named_snapshots(info.name, &parameters).err()
                 }
                 FamilyName::Transactions => {
                     named(info.name, &Parameters { keys, ..Parameters::default() }).err()

@@ -8,12 +8,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::Args;
-use serried::{CallOptions, ConnectError, Database, Procedures, RegisterOptions, TransactOptions};
+use serried::{
+    CallOptions, ConnectError, Database, Procedures, RegisterOptions, SnapshotOptions, Snapshots,
+    TransactOptions,
+};
 use serried_history::{CallRecorder, Recorder, RegisterRecorder};
 use serried_model::{Registers, Transactions};
 use serried_session::{Driver, Session};
 use serried_workload::{
-    Bank, ClosedLoop, Measurement, Parameters, RegisterClient, Window, Workload,
+    Bank, ClosedLoop, Measurement, Parameters, RegisterClient, SnapshotClient, Window, Workload,
 };
 
 use super::Kind;
@@ -21,6 +24,7 @@ use super::calls::{self, CallTorture};
 use super::lists::SharedLists;
 use super::registers::SharedRegisters;
 use super::settling::{self, Notes};
+use super::snapshots;
 use super::timeline::epoch_ns;
 use crate::Ended;
 use crate::load::Client;
@@ -78,6 +82,7 @@ impl TortureClient {
             Kind::BankCalls | Kind::CounterCalls | Kind::ListAppendCalls => {
                 self.procedures(&database, file).await?
             }
+            Kind::Snapshot => self.snapshots(&database, file).await?,
         };
         let clients: Vec<_> = clients.into_iter().map(tokio::spawn).collect();
         let _ = stopped.await;
@@ -105,6 +110,31 @@ impl TortureClient {
             workload: workload.clone(),
             measurement: measurement.clone(),
             recorder: Some(recorder.clone()),
+            client: self.first_process + number,
+            seed: self.seed,
+        };
+        let clients = (0..LOOPS).map(|number| Box::pin(client(number).run()) as Client);
+        Ok((clients.collect(), driver, measurement))
+    }
+
+    /// Clients with sessions in snapshots, which move between front ends. Their history goes into `file`.
+    async fn snapshots(&self, database: &Database, file: File) -> anyhow::Result<Started> {
+        let front_end = database.snapshots(self.workload.name()).await?;
+        let options = SnapshotOptions { deadline: DEADLINE, ..SnapshotOptions::default() };
+        let front_end = front_end.with_options(options);
+        let driver = Snapshots::driver(&front_end);
+        let recorder = Recorder::writing_to(file).counting_from(epoch_ns(&*driver));
+        let recorder = Arc::new(recorder);
+        let workload = Arc::new(snapshots::workload());
+        let measurement = measurement(&*driver);
+        let has_clocks = front_end.has_version_clocks();
+        let client = |number| SnapshotClient {
+            session: front_end.session(),
+            workload: workload.clone(),
+            measurement: measurement.clone(),
+            recorder: Some(recorder.clone()),
+            staleness: None,
+            front_ends: Some(front_end.clone()).filter(|_| has_clocks).into_iter().collect(),
             client: self.first_process + number,
             seed: self.seed,
         };

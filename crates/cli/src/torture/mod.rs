@@ -11,6 +11,7 @@ mod nodes;
 mod probe;
 mod registers;
 mod settling;
+mod snapshots;
 mod timeline;
 mod verdict;
 
@@ -66,6 +67,7 @@ Examples:
   serried torture --seconds 60 --nodes 5 --durability buffered --workload list-append --seed 7
   serried torture --seconds 600 --workload register --thrifty
   serried torture --seconds 600 --workload calls --protocol rococo
+  serried torture --seconds 600 --workload snapshot --protocol port
   serried torture --seconds 600 --all-at-once --lose-disks --damage --cut-links")]
 pub(crate) struct Torture {
     /// How long to go on killing, in seconds, and up to two minutes longer until each kind of fault that was asked for has
@@ -132,6 +134,7 @@ enum Choice {
     ListAppendCalls,
     /// bank-calls, counter-calls and list-append-calls
     Calls,
+    Snapshot,
 }
 
 /// What happens to the processes and their links.
@@ -152,6 +155,7 @@ pub(crate) enum Kind {
     BankCalls,
     CounterCalls,
     ListAppendCalls,
+    Snapshot,
 }
 
 impl Kind {
@@ -164,6 +168,7 @@ impl Kind {
             Kind::BankCalls => "bank-calls",
             Kind::CounterCalls => "counter-calls",
             Kind::ListAppendCalls => "list-append-calls",
+            Kind::Snapshot => "snapshot",
         }
     }
 
@@ -173,6 +178,7 @@ impl Kind {
             Kind::Bank | Kind::ListAppend => FamilyName::Transactions,
             Kind::Register => FamilyName::Registers,
             Kind::BankCalls | Kind::CounterCalls | Kind::ListAppendCalls => FamilyName::Procedures,
+            Kind::Snapshot => FamilyName::Snapshots,
         }
     }
 }
@@ -188,6 +194,7 @@ impl Choice {
             Choice::CounterCalls => &[Kind::CounterCalls],
             Choice::ListAppendCalls => &[Kind::ListAppendCalls],
             Choice::Calls => &[Kind::BankCalls, Kind::CounterCalls, Kind::ListAppendCalls],
+            Choice::Snapshot => &[Kind::Snapshot],
         }
     }
 }
@@ -198,6 +205,7 @@ impl Choice {
         match self {
             Choice::Bank | Choice::ListAppend | Choice::Both => "transactions committed",
             Choice::Register => "operations done",
+            Choice::Snapshot => "requests done",
             Choice::BankCalls | Choice::CounterCalls | Choice::ListAppendCalls | Choice::Calls => {
                 "calls done"
             }

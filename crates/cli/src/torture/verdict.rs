@@ -12,7 +12,7 @@ use serried_workload::{Plan, Workload};
 
 use super::client::{connect, workload};
 use super::timeline::merged;
-use super::{Kind, TICK, call_verdict, registers};
+use super::{Kind, TICK, call_verdict, registers, snapshots};
 use crate::Ended;
 use crate::wing::transactions::judge_transactions;
 use serried_protocols::info;
@@ -30,6 +30,9 @@ pub(super) async fn judge(
     let database = connect(&format!("serried://{}", addresses.join(",")), within).await?;
     if kind.family() == FamilyName::Procedures {
         return call_verdict::judge(kind, &database, files, within).await;
+    }
+    if kind.family() == FamilyName::Snapshots {
+        return snapshots::judge(&database, files, within).await;
     }
     let Some(workload) = workload(kind, 0) else {
         return registers::judge(&database, files, within).await;
@@ -99,9 +102,28 @@ pub(super) fn promised(database: &Database, kind: Kind) -> Option<Guarantee> {
     info(&keyspace.protocol).map(|info| info.guarantee)
 }
 
+/// Adds a read-only transaction of another process, after all others.
+pub(super) fn append_read(
+    history: &mut History,
+    found: Vec<MicroOperation>,
+    read_versions: Vec<Version>,
+) {
+    let process = 1 + history.events.iter().map(|event| event.process).max().unwrap_or(0);
+    let pending = |operation: &MicroOperation| MicroOperation::Read {
+        key: operation.key(),
+        result: ReadResult::Pending,
+    };
+    let planned = found.iter().map(pending).collect();
+    append(history, process, EventKind::Invoke, planned, None);
+    append(history, process, EventKind::Ok, found, None);
+    if let Some(event) = history.events.last_mut() {
+        event.read_versions = read_versions;
+    }
+}
+
 /// The histories of all clients as one. Their processes differ, and their times count from the same
 /// instant.
-fn history_of_all(files: &[PathBuf]) -> anyhow::Result<History> {
+pub(super) fn history_of_all(files: &[PathBuf]) -> anyhow::Result<History> {
     let histories = files.iter().map(|file| {
         let history = read_history(file);
         Ok(history.with_context(|| format!("can't read {}", file.display()))?.events)

@@ -2,6 +2,7 @@
 
 pub(crate) mod procedures;
 pub(crate) mod registers;
+pub(crate) mod snapshots;
 pub(crate) mod transactions;
 
 use std::io::BufRead;
@@ -26,6 +27,7 @@ use crate::shell::Statements;
 use crate::table::Columns;
 use procedures::ProcedureArguments;
 use registers::RegisterArguments;
+use snapshots::SnapshotArguments;
 use transactions::TransactionArguments;
 
 /// The options that only workloads of one family have.
@@ -37,6 +39,8 @@ pub(crate) struct FamilyArguments {
     registers: RegisterArguments,
     #[command(flatten)]
     procedures: ProcedureArguments,
+    #[command(flatten)]
+    snapshots: SnapshotArguments,
 }
 
 /// The options that only the checkers of one family have.
@@ -71,6 +75,10 @@ macro_rules! with_wing {
                 type $Wing = serried_procedures::Procedures;
                 $body
             }
+            serried_model::FamilyName::Snapshots => {
+                type $Wing = serried_model::Snapshots;
+                $body
+            }
         }
     };
 }
@@ -82,6 +90,8 @@ pub(crate) trait Wing: Session + Registered {
     type Workload: ?Sized + Send + Sync;
     /// Records what they have done.
     type Recorder: Default + Send + Sync;
+    /// What the clients of a run have in common beside that.
+    type Shared: Default + Send + Sync;
 
     /// The columns of the tables of results.
     const COLUMNS: Columns;
@@ -149,7 +159,7 @@ pub(crate) trait Wing: Session + Registered {
     }
 
     /// Figures by which the workload is usually compared.
-    fn figures(_: &Self::Workload, _: &Report) -> Vec<(&'static str, f64)> {
+    fn figures(_: &Self::Workload, _: &Report, _: &Self::Shared) -> Vec<(&'static str, f64)> {
         Vec::new()
     }
 

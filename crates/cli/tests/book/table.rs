@@ -42,6 +42,10 @@ pub(crate) const TABLE: &[(&str, How)] = &[
         How::Not(SEEDS),
     ),
     (
+        "SERRIED_SEEDS=2000 cargo test --release -p serried-protocols --test snapshots",
+        How::Not(SEEDS),
+    ),
+    (
         "SERRIED_SEEDS=500 SERRIED_ALWAYS=1 cargo test --release -p serried-protocols --test suite",
         How::Not(SEEDS),
     ),
@@ -187,6 +191,18 @@ pub(crate) const TABLE: &[(&str, How)] = &[
         ),
     ),
     ("serried check --guarantee regular-sequential registers.jsonl", How::Alone),
+    (
+        "serried sim snapshot --protocol port --replicas 3 --check",
+        How::Shorter(
+            "serried sim snapshot --protocol port --replicas 3 --check --seconds 0.2 --warm-up 0",
+        ),
+    ),
+    (
+        "serried sim ycsb-groups --protocol port,scylla-occ,plain --geo lan --replicas 1 --partitions 8",
+        How::Shorter(
+            "serried sim ycsb-groups --protocol port,scylla-occ,plain --geo lan --replicas 1 --partitions 8 --keys 1000 --seconds 0.05 --warm-up 0",
+        ),
+    ),
     (
         "serried windows --sim retwis --geo glo --clients 256",
         How::Shorter("serried windows --sim retwis --geo glo --clients 256 --warm-up 0.1"),

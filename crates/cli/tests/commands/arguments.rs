@@ -165,7 +165,10 @@ fn a_workload_of_one_family_does_not_run_under_a_protocol_of_the_other() {
             "4 replicas survive no more failures than one less",
         ),
         (&["bench", "ycsb", "--replicas", "9"], "9 replicas are too many"),
-        (&["torture", "--protocol", "plain"], "`plain` promises nothing that could be broken"),
+        (
+            &["torture", "--protocol", "plain-transactions"],
+            "`plain-transactions` promises nothing that could be broken",
+        ),
     ] {
         let output = serried(arguments);
         assert_eq!(code(&output), 2, "{arguments:?}: {}", out(&output));

@@ -88,7 +88,7 @@ fn an_open_loop_reports_what_was_offered_done_and_dropped() {
 #[test]
 fn of_what_promises_nothing_nothing_is_checked() {
     let arguments = ["f1", "--keys", "20", "--writes", "0.9", "--seconds", "0.05"];
-    let row = simulated_under("plain", &arguments);
+    let row = simulated_under("plain-transactions", &arguments);
     assert_eq!(
         (row["verdict"].as_str(), row["commit_rate"].as_f64()),
         (Some("unchecked"), Some(1.0))

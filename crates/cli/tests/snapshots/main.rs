@@ -157,7 +157,7 @@ fn errors_of_arguments_are_as_in_the_file() {
         &["bench", "register", "--replicas", "4"],
         &["reproduce", "morty-fig5"],
         &["reproduce", "gryff-fig7", "--protocol", "morty"],
-        &["torture", "--protocol", "plain"],
+        &["torture", "--protocol", "plain-transactions"],
         &["torture", "--nodes", "4"],
         &["windows", "counter"],
         &["windows", "counter", "--sim", "--for", "300"],

@@ -6,7 +6,7 @@ use serried::Database;
 use serried_local::{KeyspaceConfiguration, LocalCluster, LocalOptions, Settings};
 
 /// Connects to the cluster at `address`. It needs the two keyspaces of docs/getting-started.md: `accounts`, which runs
-/// transactions, and `flags`, whose keys are registers.
+/// transactions, and `flags`, whose keys are registers. The example of pages needs `pages`, which has snapshots.
 ///
 /// Without an address it starts three nodes in this process. They keep their data in memory, and `settings` are those of
 /// their keyspaces. They stop when the cluster that is returned is dropped.
@@ -21,7 +21,8 @@ pub(crate) async fn open(
         settings,
         ..KeyspaceConfiguration::new(name, protocol)
     };
-    let keyspaces = [keyspace("accounts", "morty"), keyspace("flags", "gryff")];
+    let keyspaces =
+        [keyspace("accounts", "morty"), keyspace("flags", "gryff"), keyspace("pages", "port")];
     let cluster = LocalCluster::start(3, &keyspaces, LocalOptions::default())?;
     Ok((Database::connect(&cluster.url()).await?, Some(cluster)))
 }

@@ -38,12 +38,46 @@ pub(super) fn explain(
         transactions: cycle.iter().map(|edge| context.witness(edge.from)).collect(),
         real_time: None,
         conflicts: conflicts.collect(),
+        because: Vec::new(),
         reason: format!(
             "{} transactions, each of which must come before the next, and the last before the \
              first",
             cycle.len()
         ),
         ruled_out,
+        weakest: context.weakest,
+    })
+}
+
+/// Explains a cycle of conflicts and of the order of processes, in a graph whose conflicts alone have no cycle.
+/// `unknown` is the reason why it is not known whether there is a serial order at all.
+pub(super) fn explain_process_order(
+    context: &Context<'_>,
+    keys: &[KeyHistory],
+    cycle: &[Edge<Dependency>],
+    unknown: Option<&str>,
+) -> Box<Violation> {
+    let next = |at: usize| (at + 1) % cycle.len();
+    let conflicts = cycle.iter().enumerate().map(|(at, edge)| conflict(keys, edge, at, next(at)));
+    let reason = match unknown {
+        None => {
+            "serializable, but only with a transaction before an earlier one of its process".into()
+        }
+        Some(unknown) => format!(
+            "a transaction must come before an earlier one of its process; whether there is a \
+             serial order at all is not known: {unknown}"
+        ),
+    };
+    Box::new(Violation {
+        kind: ViolationKind::ProcessOrder,
+        key: None,
+        transactions: cycle.iter().map(|edge| context.witness(edge.from)).collect(),
+        real_time: None,
+        conflicts: conflicts.collect(),
+        because: Vec::new(),
+        reason,
+        ruled_out: ViolationKind::ProcessOrder.ruled_out(),
+        weakest: context.weakest,
     })
 }
 
@@ -77,22 +111,28 @@ pub(super) fn explain_inversion(
             began: context.begin_index(began),
         }),
         conflicts: conflicts.collect(),
+        because: Vec::new(),
         reason,
         ruled_out: ViolationKind::Inversion.ruled_out(),
+        weakest: context.weakest,
     })
 }
 
 /// An edge between the transactions that the explanation lists at `from` and `to`.
 fn conflict(keys: &[KeyHistory], edge: &Edge<Dependency>, from: usize, to: usize) -> Conflict {
+    let kind = edge.label.kind;
+    if kind == ConflictKind::ProcessOrder {
+        return Conflict { from, to, kind, key: None, before: None, after: None, reader: None };
+    }
     let key = &keys[edge.label.key as usize];
     let slot = edge.label.slot as usize;
     let installed = key.slots[slot].installed;
-    let (before, after) = match edge.label.kind {
+    let (before, after) = match kind {
         ConflictKind::ReadDependency => (Some(installed), None),
         _ => {
             let before = slot.min(key.ordered).checked_sub(1);
             (before.map(|slot| key.slots[slot].installed), Some(installed))
         }
     };
-    Conflict { from, to, kind: edge.label.kind, key: key.key, before, after }
+    Conflict { from, to, kind, key: Some(key.key), before, after, reader: None }
 }

@@ -49,12 +49,12 @@ impl fmt::Display for Overwritten {
     }
 }
 
-/// One line on what is wrong, one per edge of the cycle, one per transaction, and one on which guarantees the history
-/// rules out.
+/// One line on what is wrong, one per edge of the cycle and per edge that its arbitrations follow from, one per
+/// transaction, and one on which guarantees the history rules out.
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}, {}", self.kind.name(), self.kind.meaning())?;
-        if self.conflicts.is_empty() || self.real_time.is_some() {
+        if self.conflicts.is_empty() || self.kind.is_about_order() {
             writeln!(f, "  {}", self.reason)?;
         }
         if let Some(RealTime { ended, began }) = self.real_time {
@@ -65,12 +65,12 @@ impl fmt::Display for Violation {
                  T1 -rto-> T2"
             )?;
         }
-        for conflict in &self.conflicts {
-            write!(f, "  ")?;
-            self.write_conflict(f, conflict)?;
-            let Conflict { from, to, kind, .. } = conflict;
-            writeln!(f, ": T{} -{}-> T{}", from + 1, kind.name(), to + 1)?;
+        if !self.because.is_empty() {
+            writeln!(f, "  the cycle follows from:")?;
+            self.write_conflicts(f, &self.because)?;
+            writeln!(f, "  the cycle:")?;
         }
+        self.write_conflicts(f, &self.conflicts)?;
         for (at, transaction) in self.transactions.iter().enumerate() {
             writeln!(f, "  T{} = {transaction}", at + 1)?;
         }
@@ -79,9 +79,31 @@ impl fmt::Display for Violation {
 }
 
 impl Violation {
+    fn write_conflicts(&self, f: &mut fmt::Formatter<'_>, conflicts: &[Conflict]) -> fmt::Result {
+        for conflict in conflicts {
+            write!(f, "  ")?;
+            self.write_conflict(f, conflict)?;
+            let Conflict { from, to, kind, .. } = conflict;
+            writeln!(f, ": T{} -{}-> T{}", from + 1, kind.name(), to + 1)?;
+        }
+        Ok(())
+    }
+
     fn write_conflict(&self, f: &mut fmt::Formatter<'_>, conflict: &Conflict) -> fmt::Result {
         let (from, to) = (self.named(conflict.from), self.named(conflict.to));
-        let key = conflict.key;
+        let Some(key) = conflict.key else {
+            return write!(f, "same process: {from} ended before {to} began");
+        };
+        if let (Some(before), Some(reader)) = (conflict.before, conflict.reader) {
+            let reader = self.named(reader);
+            let found = reader.witness.first_read(key);
+            from.write_installed(f, key, before)?;
+            write!(f, "; {reader} comes after it, but read {found} of key {key}, ")?;
+            return match reader.witness.is_absent(key) {
+                true => write!(f, "which {to} deleted"),
+                false => write!(f, "which {to} wrote"),
+            };
+        }
         match (conflict.kind, conflict.before, conflict.after) {
             (ConflictKind::WriteDependency, Some(before), Some(after)) => {
                 from.write_installed(f, key, before)?;
@@ -164,6 +186,15 @@ impl Witness {
             Some(ReadResult::Register(value)) => Found(*value).to_string(),
             _ => "an unknown value".to_owned(),
         }
+    }
+
+    /// Whether its first read of a register found nothing.
+    fn is_absent(&self, key: u64) -> bool {
+        let mut reads = self.operations.iter().filter(|it| it.is_read() && it.key() == key);
+        let nothing = ReadResult::Register(None);
+        reads.next().is_some_and(
+            |read| matches!(read, MicroOperation::Read { result, .. } if *result == nothing),
+        )
     }
 
     fn last_write(&self, key: u64) -> String {

@@ -8,10 +8,16 @@ use crate::digraph::{Digraph, Edge, Label};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Dependency {
     pub(super) kind: ConflictKind,
-    /// Index into the recovered keys.
+    /// Index into the recovered keys. 0 for the order of a process.
     pub(super) key: u32,
-    /// The slot that `to` wrote. For a read dependency, the slot that it read.
+    /// The slot that `to` wrote. For a read dependency, the slot that it read. 0 for the order of a process.
     pub(super) slot: u32,
+}
+
+impl Dependency {
+    /// The order of a process.
+    pub(super) const PROCESS_ORDER: Dependency =
+        Dependency { kind: ConflictKind::ProcessOrder, key: 0, slot: 0 };
 }
 
 impl Label for Dependency {
@@ -19,9 +25,9 @@ impl Label for Dependency {
     /// out more.
     fn weight(self) -> (u32, u32) {
         match self.kind {
-            ConflictKind::WriteDependency => (0, 0),
+            ConflictKind::WriteDependency | ConflictKind::ProcessOrder => (0, 0),
             ConflictKind::ReadDependency => (0, 1),
-            ConflictKind::AntiDependency => (1, 0),
+            ConflictKind::AntiDependency | ConflictKind::Arbitration => (1, 0),
         }
     }
 }

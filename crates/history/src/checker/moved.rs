@@ -20,7 +20,7 @@ use serried_model::Version;
 
 use super::recovered::{self, Kind};
 use super::transaction::{Access, Context, Status};
-use super::{Deletes, Verdict, Violation, ViolationKind};
+use super::{Deletes, Verdict, Violation};
 use crate::{MicroOperation, ReadResult};
 
 /// How many choices are judged before the verdict is unknown.
@@ -120,7 +120,7 @@ pub(super) fn judge_with_owners(
             verdict => return verdict,
         };
         // With this choice the conflicts alone have no cycle, so it is the milder violation.
-        if violation.kind == ViolationKind::Inversion && first.kind != ViolationKind::Inversion {
+        if violation.kind.is_about_order() && !first.kind.is_about_order() {
             first = violation.clone();
         }
     }

@@ -20,7 +20,7 @@ struct Observation {
 
 /// The source of a read's value.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Source {
+pub(super) enum Source {
     /// From before the history.
     Initial,
     /// Written by this transaction.
@@ -50,25 +50,15 @@ struct Register<'c, 'a> {
 pub(super) fn recover(context: &Context<'_>, accesses: &[Access]) -> Result<KeyHistory, Problem> {
     let key = accesses[0].key;
     let mut register = Register { context, key, accesses, values: None };
-    let mut observations = Vec::new();
-    for accesses in accesses.chunk_by(|left, right| left.transaction == right.transaction) {
-        if context.at(accesses[0].transaction).is_committed() {
-            observations.extend(register.observe(accesses)?);
-        }
-    }
-
-    let mut sources = Vec::with_capacity(observations.len());
-    let mut observed = Vec::new();
-    for read in &observations {
-        let source = register.source(read)?;
-        if let Source::Writer(writer) = source
-            && !context.at(writer).is_committed()
-        {
-            observed.push(writer);
-        }
-        sources.push(source);
-    }
+    let (observations, sources) = register.observations()?;
     register.check_values(&observations, &sources)?;
+    let mut observed: Vec<u32> = sources
+        .iter()
+        .filter_map(|source| match *source {
+            Source::Writer(writer) if !context.at(writer).is_committed() => Some(writer),
+            _ => None,
+        })
+        .collect();
     observed.sort_unstable();
     observed.dedup();
 
@@ -103,7 +93,48 @@ pub(super) fn recover(context: &Context<'_>, accesses: &[Access]) -> Result<KeyH
     Ok(KeyHistory { key, readers, ordered: slots.len(), slots, observed, unplaced })
 }
 
+/// Finds out whose write of one register each committed transaction found, if it read the register before it wrote to
+/// it. The order of versions does not matter. A read that found a forgotten delete has [`Source::Forgotten`] only if a
+/// transaction may have deleted the register.
+pub(super) fn read_from(
+    context: &Context<'_>,
+    accesses: &[Access],
+) -> Result<Vec<(u32, Source)>, Problem> {
+    let mut register = Register { context, key: accesses[0].key, accesses, values: None };
+    let (observations, mut sources) = register.observations()?;
+    if sources.contains(&Source::Forgotten) && !register.may_be_deleted() {
+        for source in sources.iter_mut().filter(|source| **source == Source::Forgotten) {
+            *source = Source::Initial;
+        }
+    }
+    register.check_values(&observations, &sources)?;
+    Ok(observations.iter().map(|read| read.transaction).zip(sources).collect())
+}
+
 impl Register<'_, '_> {
+    /// The first reads of the committed transactions, and the source of each.
+    fn observations(&mut self) -> Result<(Vec<Observation>, Vec<Source>), Problem> {
+        let mut observations = Vec::new();
+        for accesses in self.accesses.chunk_by(|left, right| left.transaction == right.transaction)
+        {
+            if self.context.at(accesses[0].transaction).is_committed() {
+                observations.extend(self.observe(accesses)?);
+            }
+        }
+        let sources =
+            observations.iter().map(|read| self.source(read)).collect::<Result<_, _>>()?;
+        Ok((observations, sources))
+    }
+
+    /// Whether any transaction may have deleted the register.
+    fn may_be_deleted(&self) -> bool {
+        let mut deletes = self.accesses.iter().filter(|access| {
+            matches!(self.context.operation(access), MicroOperation::Write { value: None, .. })
+        });
+        deletes.any(|access| !self.context.at(access.transaction).is_failed())
+            || self.context.opaque().is_some()
+    }
+
     /// Follows one transaction through its operations on the register. A read must find the transaction's own last
     /// write, or else the same as its earlier reads.
     fn observe(&self, accesses: &[Access]) -> Result<Option<Observation>, Problem> {

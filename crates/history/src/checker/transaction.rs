@@ -75,6 +75,10 @@ impl<'a> Transaction<'a> {
         self.status == Status::Committed
     }
 
+    pub(super) fn process(&self) -> u64 {
+        self.event.process
+    }
+
     pub(super) fn is_failed(&self) -> bool {
         self.status == Status::Failed
     }
@@ -106,6 +110,8 @@ pub(super) struct Context<'a> {
     pub(super) transactions: Vec<Transaction<'a>>,
     initial_before: Option<Version>,
     pub(super) deletes: Deletes,
+    /// The weakest guarantee that every violation violates.
+    pub(super) weakest: TransactionGuarantee,
     /// The owner of each version. The claim of a committed transaction has precedence over one of unknown outcome, and
     /// that over a failed one.
     owners: HashMap<Version, u32, FixedState>,
@@ -119,7 +125,11 @@ pub(super) struct Context<'a> {
 
 impl<'a> Context<'a> {
     /// Pairs the events, and checks that no two committed transactions share a version.
-    pub(super) fn new(history: &'a History, options: &Options) -> Result<Self, Box<Violation>> {
+    pub(super) fn new(
+        history: &'a History,
+        options: &Options,
+        weakest: TransactionGuarantee,
+    ) -> Result<Self, Box<Violation>> {
         let transactions = pair(&history.events);
         let is_opaque = |&at: &u32| transactions[at as usize].is_opaque();
         let mut opaque: Vec<u32> = (0..transactions.len() as u32).filter(is_opaque).collect();
@@ -129,6 +139,7 @@ impl<'a> Context<'a> {
             transactions,
             initial_before,
             deletes,
+            weakest,
             owners: HashMap::default(),
             moved: Vec::new(),
             misses_owners: Cell::new(false),
@@ -335,8 +346,10 @@ impl<'a> Context<'a> {
             transactions: involved.iter().map(|&involved| self.witness(involved)).collect(),
             real_time: None,
             conflicts: Vec::new(),
+            because: Vec::new(),
             reason,
             ruled_out: kind.ruled_out(),
+            weakest: self.weakest,
         })
     }
 }

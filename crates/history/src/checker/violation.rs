@@ -1,4 +1,4 @@
-//! Violations: evidence that no serial execution explains a history, or none that respects real time.
+//! Violations: evidence that no serial execution explains a history, or none in a required order.
 
 use serried_model::Version;
 
@@ -33,6 +33,14 @@ pub enum ViolationKind {
     DuplicateVersion,
     /// Two reads of data from before the history found different values.
     DisagreeingReads,
+    /// Transactions come before each other in a cycle, by the order of their processes and by what they read.
+    CausalOrder,
+    /// No order of the writes explains what one process read.
+    View,
+    /// Each process's reads have an explanation, but no one order of the writes explains all of them.
+    Convergence,
+    /// In every serial order that explains the history, a transaction comes before an earlier one of its own process.
+    ProcessOrder,
     /// In every serial order that explains the history, a transaction comes before one that had ended
     /// before it began (003 §2.2, Invariant 2, and §4).
     Inversion,
@@ -54,6 +62,10 @@ impl ViolationKind {
             ViolationKind::InternalInconsistency => "internal inconsistency",
             ViolationKind::DuplicateVersion => "duplicate version",
             ViolationKind::DisagreeingReads => "disagreeing reads",
+            ViolationKind::CausalOrder => "causal order",
+            ViolationKind::View => "view",
+            ViolationKind::Convergence => "convergence",
+            ViolationKind::ProcessOrder => "process order",
             ViolationKind::Inversion => "inversion",
         }
     }
@@ -79,39 +91,72 @@ impl ViolationKind {
             ViolationKind::InternalInconsistency => "a transaction contradicts itself",
             ViolationKind::DuplicateVersion => "one version for two transactions",
             ViolationKind::DisagreeingReads => "one version with two values",
+            ViolationKind::CausalOrder => "reads contradict the order of causes and effects",
+            ViolationKind::View => "no order of the writes explains what one process read",
+            ViolationKind::Convergence => "no one order of the writes explains all reads",
+            ViolationKind::ProcessOrder => {
+                "every serial order contradicts the order of a process's transactions"
+            }
             ViolationKind::Inversion => "every serial order contradicts real time",
         }
     }
 
     /// The guarantees that do not allow it, the weakest first.
     pub(super) fn ruled_out(self) -> &'static [&'static str] {
-        const ALL: [&str; 7] = [
+        // Serializable histories need not be causal: their order may contradict a process.
+        const WITH_CAUSAL: [&str; 9] = [
+            "read committed",
+            "consistent view",
+            "snapshot isolation",
+            "repeatable read",
+            "serializable",
+            "causal",
+            "causally convergent",
+            "process-ordered serializable",
+            "strictly serializable",
+        ];
+        const ALL: [&str; 8] = [
             "read uncommitted",
             "read committed",
             "consistent view",
             "snapshot isolation",
             "repeatable read",
             "serializable",
+            "process-ordered serializable",
             "strictly serializable",
         ];
         match self {
             ViolationKind::WriteCycle => &ALL,
             ViolationKind::AbortedRead
             | ViolationKind::IntermediateRead
-            | ViolationKind::CircularInformationFlow
-            | ViolationKind::IncompatibleOrder
-            | ViolationKind::DuplicateElement
             | ViolationKind::GarbageRead
             | ViolationKind::DuplicateVersion
-            | ViolationKind::DisagreeingReads => &ALL[1..],
-            ViolationKind::SingleAntiDependency | ViolationKind::InternalInconsistency => &ALL[2..],
+            | ViolationKind::DisagreeingReads => &WITH_CAUSAL,
+            ViolationKind::CircularInformationFlow
+            | ViolationKind::IncompatibleOrder
+            | ViolationKind::DuplicateElement => &ALL[1..],
+            ViolationKind::InternalInconsistency => &WITH_CAUSAL[1..],
+            ViolationKind::SingleAntiDependency => &ALL[2..],
             ViolationKind::AntiDependencyCycle => &ALL[4..],
-            ViolationKind::Inversion => &ALL[6..],
+            ViolationKind::CausalOrder => &WITH_CAUSAL[5..],
+            ViolationKind::View => {
+                &["causal", "process-ordered serializable", "strictly serializable"]
+            }
+            ViolationKind::Convergence => &WITH_CAUSAL[6..],
+            ViolationKind::ProcessOrder => &ALL[6..],
+            ViolationKind::Inversion => &ALL[7..],
         }
+    }
+
+    /// Whether the history may still be serializable, in an order that contradicts a process or real time.
+    pub(super) fn is_about_order(self) -> bool {
+        use ViolationKind::{CausalOrder, Convergence, Inversion, ProcessOrder, View};
+        matches!(self, CausalOrder | View | Convergence | ProcessOrder | Inversion)
     }
 }
 
 /// Why one transaction must come before another (001 Definitions A.1.1 to A.1.3). The strongest reason comes first.
+/// The last one is not a conflict over a key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum ConflictKind {
     /// ww: the second transaction replaced a write of the first.
@@ -120,15 +165,22 @@ pub enum ConflictKind {
     ReadDependency,
     /// rw: the second transaction replaced what the first read.
     AntiDependency,
+    /// ar: arbitration. A transaction that comes after the first one read what the second wrote to a key that both
+    /// wrote. So the second must have replaced the first one's write.
+    Arbitration,
+    /// po: the same process ran both transactions, and the first had ended before the second began.
+    ProcessOrder,
 }
 
 impl ConflictKind {
-    /// Adya's abbreviation: `ww`, `wr` or `rw`.
+    /// Adya's abbreviation, `ww`, `wr` or `rw`, or else `ar` or `po`.
     pub fn name(self) -> &'static str {
         match self {
             ConflictKind::WriteDependency => "ww",
             ConflictKind::ReadDependency => "wr",
             ConflictKind::AntiDependency => "rw",
+            ConflictKind::Arbitration => "ar",
+            ConflictKind::ProcessOrder => "po",
         }
     }
 }
@@ -164,12 +216,16 @@ pub struct Conflict {
     pub to: usize,
     /// Why.
     pub kind: ConflictKind,
-    /// Over which key.
-    pub key: u64,
-    /// What `from` wrote, or for an anti-dependency what it read. `None` for the initial version.
+    /// Over which key. `None` for the order of a process.
+    pub key: Option<u64>,
+    /// What `from` wrote, or for an anti-dependency what it read. `None` for the initial version, and for the order of
+    /// a process.
     pub before: Option<Installed>,
-    /// What `to` wrote. `None` for a read dependency, in which it only read.
+    /// What `to` wrote. `None` for a read dependency, in which it only read, and for the order of a process.
     pub after: Option<Installed>,
+    /// In an arbitration, the transaction that comes after `from` and read what `to` wrote: an index into
+    /// [`Violation::transactions`]. Otherwise `None`.
+    pub reader: Option<usize>,
 }
 
 /// A transaction that takes part in a violation.
@@ -198,28 +254,38 @@ pub struct Violation {
     /// The key, if the anomaly is about one.
     pub key: Option<u64>,
     /// The transactions involved. `T1` is the first. In a cycle, each comes before the next one, and the last before
-    /// the first.
+    /// the first. Those that take part only in `because` follow after the cycle.
     pub transactions: Vec<Witness>,
     /// In an inversion, the first edge of the cycle.
     pub real_time: Option<RealTime>,
     /// The conflicts of the cycle, in its order. In an inversion they lead from `T2` back to `T1`. Empty if the anomaly
     /// is not a cycle.
     pub conflicts: Vec<Conflict>,
+    /// What the arbitrations of a cycle follow from: paths from the first transaction of each to its reader. If such a
+    /// path has arbitrations of its own, what they follow from comes before it. Empty if the cycle has no arbitration.
+    pub because: Vec<Conflict>,
     /// What is wrong, in one sentence.
     pub reason: String,
     /// The guarantees that do not allow this anomaly, the weakest first. The history may contain other anomalies that
     /// rule out more.
     pub ruled_out: &'static [&'static str],
+    /// The weakest guarantee that a violation without an order of its own violates, of those that were checked.
+    pub(super) weakest: TransactionGuarantee,
 }
 
 impl Violation {
-    /// The weakest guarantee that is violated, of those of [`crate::check_serializable`] and
-    /// [`crate::check_strict_serializable`]. With an inversion the history may still be serializable. With any other
-    /// violation it is not.
+    /// The weakest guarantee that is violated. [`crate::check_serializable`], [`crate::check_process_ordered`] and
+    /// [`crate::check_strict_serializable`] find violations of serializability, and those that only the last two find:
+    /// the history may still be serializable, but every serial order contradicts a process, or real time.
+    /// [`crate::check_causal`] and [`crate::check_causal_convergent`] find violations of causality, and
+    /// [`ViolationKind::Convergence`].
     pub fn guarantee(&self) -> TransactionGuarantee {
         match self.kind {
+            ViolationKind::CausalOrder | ViolationKind::View => TransactionGuarantee::Causal,
+            ViolationKind::Convergence => TransactionGuarantee::CausallyConvergent,
+            ViolationKind::ProcessOrder => TransactionGuarantee::ProcessOrderedSerializable,
             ViolationKind::Inversion => TransactionGuarantee::StrictlySerializable,
-            _ => TransactionGuarantee::Serializable,
+            _ => self.weakest,
         }
     }
 }

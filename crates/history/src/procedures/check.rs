@@ -1,8 +1,8 @@
 //! The checker of calls that read lists and append to them.
 //!
-//! A call is a transaction: it reads lists, and then appends to some. So the checker of transactions judges it. It infers
-//! the order of each list's elements from the longest read, builds the graph of dependencies, looks for a cycle, and
-//! then for conflicts that lead back in real time.
+//! A call is a transaction: it reads lists, and then appends to some. So the checker of transactions judges it. It
+//! infers the order of each list's elements from the longest read, builds the graph of dependencies, looks for a
+//! cycle, and then for conflicts that lead back in real time.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -11,21 +11,31 @@ use super::event::CallHistory;
 use super::lost;
 use super::verdict::{CallSummary, CallVerdict, CallViolation};
 use crate::{
-    Event, EventKind, History, Options, TransactionGuarantee, Verdict, check_serializable_with,
-    check_strict_serializable_with,
+    Event, EventKind, History, Options, TransactionGuarantee, Verdict,
+    check_causal_convergent_with, check_causal_with, check_process_ordered_with,
+    check_serializable_with, check_strict_serializable_with,
 };
 
 /// Decides whether the calls of a history could have run one after the other: those that took effect, and those of
-/// unknown outcome whose appends were read. With [`TransactionGuarantee::StrictlySerializable`], each must come after all
-/// that had ended before it began.
+/// unknown outcome whose appends were read. With [`TransactionGuarantee::ProcessOrderedSerializable`], the calls of
+/// each process must come in the order in which it made them. With [`TransactionGuarantee::StrictlySerializable`],
+/// each call must come after all that had ended before it began. Whether they are [causal](crate::check_causal) is not
+/// known, because they use lists.
 ///
-/// If the last event of each list is a read that began after all calls had ended, an append that was acknowledged and is
-/// not there is found, too. Without real time it is none: the read could have come first.
+/// If the last event of each list is a read that began after all calls had ended, an append that was acknowledged and
+/// is not there is found, too. Without real time it is none: the read could have come first.
 pub fn check_calls(history: &CallHistory, guarantee: TransactionGuarantee) -> CallVerdict {
     let transactions = transactions(history);
     let verdict = match guarantee {
+        TransactionGuarantee::Causal => check_causal_with(&transactions, &Options::default()),
+        TransactionGuarantee::CausallyConvergent => {
+            check_causal_convergent_with(&transactions, &Options::default())
+        }
         TransactionGuarantee::Serializable => {
             check_serializable_with(&transactions, &Options::default())
+        }
+        TransactionGuarantee::ProcessOrderedSerializable => {
+            check_process_ordered_with(&transactions, &Options::default())
         }
         TransactionGuarantee::StrictlySerializable => {
             check_strict_serializable_with(&transactions, &Options::default())
@@ -48,8 +58,8 @@ pub fn check_calls(history: &CallHistory, guarantee: TransactionGuarantee) -> Ca
         Verdict::Unknown { reason } => CallVerdict::Unknown { reason },
         Verdict::Violation(violation) => {
             let lost = match guarantee {
-                TransactionGuarantee::Serializable => None,
                 TransactionGuarantee::StrictlySerializable => lost::find(history),
+                _ => None,
             };
             let name = |index: u64| {
                 let event = history.events.iter().find(|event| event.index == index);

@@ -21,8 +21,8 @@ fn a_cycle_of_lists_is_explained_edge_by_edge() {
          does not contain it: T2 -rw-> T1\n  \
          T1 = process 0, op 4, ok: [[\"r\", 5, [1, 2]], [\"append\", 5, 7]]\n  \
          T2 = process 2, op 6, ok: [[\"r\", 5, [1, 2]], [\"append\", 5, 8]]\n  \
-         rules out: consistent view, snapshot isolation, repeatable read, serializable, strictly \
-         serializable"
+         rules out: consistent view, snapshot isolation, repeatable read, serializable, \
+         process-ordered serializable, strictly serializable"
     );
 }
 
@@ -43,7 +43,7 @@ fn a_cycle_of_registers_is_explained_with_its_versions() {
          T1 = process 0, op 3, ok, version 10.65536: [[\"w\", 5, 1], [\"w\", 6, 1]]\n  \
          T2 = process 2, op 5, ok, version 5.65536: [[\"r\", 5, 1]@10.65536, [\"w\", 6, 0]]\n  \
          rules out: read committed, consistent view, snapshot isolation, repeatable read, \
-         serializable, strictly serializable"
+         serializable, process-ordered serializable, strictly serializable"
     );
     assert_eq!(violation.conflicts[1].kind, ConflictKind::WriteDependency);
     assert_eq!(violation.conflicts[1].before, Some(Installed::Version(version(5))));

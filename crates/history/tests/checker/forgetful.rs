@@ -26,6 +26,7 @@ fn transactions(random: &mut Random) -> Vec<Transaction> {
         let (version, read_versions) = (version(STEP * at + 2), Vec::new());
         let (begin, end, committed) = (0, 0, true);
         transactions.push(Transaction {
+            process: at,
             operations,
             version,
             read_versions,

@@ -1,7 +1,8 @@
 //! A hundred thousand transactions, one after the other: long lists and deep graphs.
 
 use serried_history::{
-    History, Verdict, ViolationKind, check_serializable, check_strict_serializable,
+    History, Verdict, ViolationKind, check_process_ordered, check_serializable,
+    check_strict_serializable,
 };
 
 use crate::serial::{Generator, Shape};
@@ -16,7 +17,8 @@ fn large(shape: Shape, keys: u64) -> History {
 }
 
 fn assert_accepted(history: &History) {
-    for verdict in [check_serializable(history), check_strict_serializable(history)] {
+    let checks = [check_serializable, check_process_ordered, check_strict_serializable];
+    for verdict in checks.map(|check| check(history)) {
         let Verdict::Holds(summary) = verdict else { panic!("{verdict}") };
         assert_eq!(summary.committed + summary.unknown + summary.failed, TRANSACTIONS);
     }
@@ -89,6 +91,19 @@ fn an_inversion_through_a_hundred_thousand_transactions_is_found() {
     assert!(check_serializable(&history).holds());
     let violation = violation(check_strict_serializable(&history));
     assert_eq!(violation.transactions.len() as u64, TRANSACTIONS);
+}
+
+#[test]
+fn a_process_that_misses_its_own_write_is_found_a_hundred_thousand_transactions_later() {
+    let mut script = Script::default().ok_at(1, [write(1, 1)], &[]);
+    for time in 2..TRANSACTIONS {
+        script = script.ok_at(time, [write(time, time)], &[]);
+    }
+    let history =
+        script.ok_at(TRANSACTIONS, [absent(1)], &[0]).history_of(&[0; TRANSACTIONS as usize]);
+    assert!(check_serializable(&history).holds());
+    let violation = violation(check_process_ordered(&history));
+    assert_eq!((violation.kind, violation.transactions.len()), (ViolationKind::ProcessOrder, 2));
 }
 
 #[test]

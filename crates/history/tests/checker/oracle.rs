@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serried_history::{
     EventKind, History, MicroOperation, ReadResult, Recorder, Verdict, ViolationKind,
-    check_serializable_with, check_strict_serializable_with,
+    check_process_ordered_with, check_serializable_with, check_strict_serializable_with,
 };
 use serried_model::Version;
 
@@ -12,6 +12,7 @@ use crate::support::{REMEMBERING, Random, pending, version};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Transaction {
+    pub(crate) process: u64,
     pub(crate) operations: Vec<MicroOperation>,
     pub(crate) version: Version,
     pub(crate) read_versions: Vec<Version>,
@@ -76,8 +77,15 @@ fn transactions(random: &mut Random, lists: bool) -> Vec<Transaction> {
         let begin = transactions.len() as u64;
         let (version, end) = (version(2 * begin + 1), count + begin);
         let (read_versions, committed) = (Vec::new(), true);
-        let transaction = Transaction { operations, version, read_versions, begin, end, committed };
-        transactions.push(transaction);
+        transactions.push(Transaction {
+            process: begin,
+            operations,
+            version,
+            read_versions,
+            begin,
+            end,
+            committed,
+        });
     }
     if random.one_in(2) {
         transactions.reverse();
@@ -131,6 +139,7 @@ pub(crate) fn spread(random: &mut Random, transactions: &mut [Transaction]) {
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Order {
     Any,
+    OfProcesses,
     OfTime,
 }
 
@@ -139,7 +148,11 @@ pub(crate) enum Order {
 fn some_order_explains(store: &Store, rest: &[&Transaction], lists: bool, order: Order) -> bool {
     let may_be_first = |first: &Transaction| {
         let mut ended = rest.iter().filter(|other| other.committed && other.end < first.begin);
-        order == Order::Any || ended.next().is_none()
+        match order {
+            Order::Any => true,
+            Order::OfProcesses => ended.all(|other| other.process != first.process),
+            Order::OfTime => ended.next().is_none(),
+        }
     };
     rest.iter().all(|transaction| !transaction.committed)
         || (0..rest.len()).filter(|&first| may_be_first(rest[first])).any(|first| {
@@ -169,14 +182,15 @@ fn some_order_explains(store: &Store, rest: &[&Transaction], lists: bool, order:
 }
 
 pub(crate) fn history(transactions: &[Transaction], lists: bool) -> History {
-    let mut events: Vec<(u64, u64, bool)> = Vec::new();
-    for (process, Transaction { begin, end, .. }) in (0..).zip(transactions) {
-        events.extend([(*begin, process, true), (*end, process, false)]);
+    let mut events: Vec<(u64, usize, bool)> = Vec::new();
+    for (at, Transaction { begin, end, .. }) in transactions.iter().enumerate() {
+        events.extend([(*begin, at, true), (*end, at, false)]);
     }
     events.sort_unstable();
     let recorder = Recorder::new();
-    for (time_ns, process, begins) in events {
-        let transaction = &transactions[process as usize];
+    for (time_ns, at, begins) in events {
+        let transaction = &transactions[at];
+        let process = transaction.process;
         if begins {
             recorder.invoke(process, time_ns, pending(&transaction.operations));
             continue;
@@ -260,6 +274,60 @@ fn lists_in_time_are_judged_as_by_trying_all_orders() {
 #[test]
 fn registers_in_time_are_judged_as_by_trying_all_orders() {
     assert_strict_agreement(false);
+}
+
+/// As [`transactions`], run by two processes, one after the other in any order, and some of unknown outcome.
+fn transactions_of_processes(random: &mut Random, lists: bool) -> Vec<Transaction> {
+    let mut transactions = transactions(random, lists);
+    let mut places: Vec<u64> = (0..transactions.len() as u64).collect();
+    for transaction in &mut transactions {
+        let place = places.swap_remove(random.below(places.len() as u64) as usize);
+        transaction.process = random.below(2);
+        (transaction.begin, transaction.end) = (2 * place, 2 * place + 1);
+        transaction.committed = !random.one_in(6);
+    }
+    transactions
+}
+
+fn assert_process_agreement(lists: bool) {
+    let (mut accepted, mut contradicted, mut rejected, mut stale) = (0, 0, 0, 0);
+    for seed in 0..30_000 {
+        let transactions = transactions_of_processes(&mut Random::new(seed), lists);
+        let rest: Vec<&Transaction> = transactions.iter().collect();
+        let explained = |order| some_order_explains(&Store::default(), &rest, lists, order);
+        let verdict = check_process_ordered_with(&history(&transactions, lists), &REMEMBERING);
+        let kind = match &verdict {
+            Verdict::Violation(violation) => Some(violation.kind),
+            _ => None,
+        };
+        match (explained(Order::Any), explained(Order::OfProcesses)) {
+            (true, true) if verdict.holds() => accepted += 1,
+            (true, false) if kind == Some(ViolationKind::ProcessOrder) => contradicted += 1,
+            (false, false) if kind.is_some_and(|kind| kind != ViolationKind::ProcessOrder) => {
+                rejected += 1;
+            }
+            expected => panic!(
+                "seed {seed}: some order, one of processes explains it: {expected:?}; {verdict}\n\
+                 {transactions:#?}"
+            ),
+        }
+        stale += u32::from(verdict.holds() && !explained(Order::OfTime));
+    }
+    let enough = accepted > 3_000 && contradicted > 3_000 && rejected > 3_000 && stale > 1_000;
+    assert!(
+        enough,
+        "{accepted} accepted, {contradicted} contradicted, {rejected} rejected, {stale} stale"
+    );
+}
+
+#[test]
+fn lists_of_processes_are_judged_as_by_trying_all_orders() {
+    assert_process_agreement(true);
+}
+
+#[test]
+fn registers_of_processes_are_judged_as_by_trying_all_orders() {
+    assert_process_agreement(false);
 }
 
 /// Transactions on registers. Those of unknown outcome are recorded without values, and at the version with which they

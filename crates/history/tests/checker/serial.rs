@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use serried_history::{
-    EventKind, History, MicroOperation, ReadResult, Recorder, check_serializable,
-    check_strict_serializable,
+    EventKind, History, MicroOperation, ReadResult, Recorder, check_process_ordered,
+    check_serializable, check_strict_serializable,
 };
 use serried_model::Version;
 
@@ -149,7 +149,8 @@ impl Store {
 fn assert_all_accepted(shape: Shape) {
     for seed in 0..20_000 {
         let history = Generator::new(seed, shape).history();
-        for verdict in [check_serializable(&history), check_strict_serializable(&history)] {
+        let checks = [check_serializable, check_process_ordered, check_strict_serializable];
+        for verdict in checks.map(|check| check(&history)) {
             assert!(verdict.holds(), "seed {seed}: {verdict}");
         }
     }

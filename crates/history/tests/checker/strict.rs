@@ -123,7 +123,7 @@ fn writes_in_timestamp_order_are_inverted_without_any_read() {
 fn the_smallest_of_several_inversions_is_shown() {
     let script = timestamp_inversion().ok([append(9, 1)]).ok([list(9, &[])]);
     let violation = assert_inverted(script, &[(1, 2), (3, 4), (0, 5), (6, 7), (8, 9)], 2);
-    assert_eq!(violation.conflicts[0].key, 9);
+    assert_eq!(violation.conflicts[0].key, Some(9));
     assert_eq!(violation.real_time, Some(RealTime { ended: 7, began: 8 }));
 }
 

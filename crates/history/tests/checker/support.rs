@@ -112,7 +112,19 @@ impl Script {
 
     /// The history in which the transactions begin and end at these times, which must all differ.
     pub(crate) fn history_at(self, spans: &[(u64, u64)]) -> History {
-        assert_eq!(spans.len(), self.transactions.len());
+        let processes: Vec<u64> = (0..spans.len() as u64).collect();
+        self.record(spans, &processes)
+    }
+
+    /// The history in which these processes run the transactions, each after the one before has ended.
+    pub(crate) fn history_of(self, processes: &[u64]) -> History {
+        let count = processes.len() as u64;
+        let spans: Vec<(u64, u64)> = (0..count).map(|at| (2 * at, 2 * at + 1)).collect();
+        self.record(&spans, processes)
+    }
+
+    fn record(self, spans: &[(u64, u64)], processes: &[u64]) -> History {
+        assert_eq!((spans.len(), processes.len()), (self.len(), self.len()));
         let mut times: Vec<(u64, usize, bool)> = Vec::with_capacity(2 * spans.len());
         for (at, &(begin, end)) in spans.iter().enumerate() {
             times.extend([(begin, at, true), (end, at, false)]);
@@ -121,7 +133,7 @@ impl Script {
         assert!(times.windows(2).all(|pair| pair[0].0 < pair[1].0), "two events at one time");
         let recorder = Recorder::with_capacity(times.len());
         for (time_ns, at, begins) in times {
-            let process = at as u64;
+            let process = processes[at];
             let (kind, operations, version, read_versions) = &self.transactions[at];
             if begins {
                 recorder.invoke(process, time_ns, pending(operations));

@@ -1,8 +1,10 @@
 //! Histories that no correct database produces: each anomaly once.
 
-use serried_history::{CallVerdict, CallViolation, TransactionGuarantee, ViolationKind};
+use serried_history::{
+    CallVerdict, CallViolation, TransactionGuarantee, ViolationKind, check_calls,
+};
 
-use crate::support::{Called, call, serializably, strictly};
+use crate::support::{Called, call, history, serializably, strictly};
 
 fn violation(calls: &[Called]) -> CallViolation {
     match strictly(calls.iter().cloned()) {
@@ -182,4 +184,32 @@ fn an_inversion_through_a_concurrent_call_is_found() {
 #[test]
 fn a_call_that_finds_its_own_element_before_it_appends_is_inconsistent() {
     is(ViolationKind::InternalInconsistency, &[call([0, 1], &[(1, &[10])], &[(1, 10)])]);
+}
+
+#[test]
+fn a_process_that_does_not_find_its_own_append_contradicts_its_order() {
+    let calls = || {
+        let mut history = history([call([0, 1], &[], &[(1, 10)]), call([2, 3], &[(1, &[])], &[])]);
+        history.events.iter_mut().for_each(|event| event.process = 0);
+        history
+    };
+    assert!(check_calls(&calls(), TransactionGuarantee::Serializable).holds());
+    let guarantee = TransactionGuarantee::ProcessOrderedSerializable;
+    let CallVerdict::Violation(violation) = check_calls(&calls(), guarantee) else {
+        panic!("not rejected");
+    };
+    assert_eq!(violation.violation.kind, ViolationKind::ProcessOrder, "{violation}");
+    assert_eq!((violation.guarantee(), violation.lost), (guarantee, None));
+    let mut of_two_processes = calls();
+    of_two_processes.events[2..].iter_mut().for_each(|event| event.process = 1);
+    assert!(check_calls(&of_two_processes, guarantee).holds());
+}
+
+#[test]
+fn it_is_not_known_whether_lists_are_causal() {
+    let calls = [call([0, 1], &[], &[(1, 10)]), call([2, 3], &[(1, &[10])], &[])];
+    for guarantee in [TransactionGuarantee::Causal, TransactionGuarantee::CausallyConvergent] {
+        let verdict = check_calls(&history(calls.clone()), guarantee);
+        assert!(matches!(verdict, CallVerdict::Unknown { .. }), "{verdict}");
+    }
 }

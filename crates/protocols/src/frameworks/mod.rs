@@ -12,4 +12,5 @@ pub mod consensus;
 pub mod replicated_log;
 pub mod replicated_objects;
 pub mod shard;
+pub mod simple_writes;
 pub mod validation;

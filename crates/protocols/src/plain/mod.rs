@@ -1,58 +1,53 @@
-//! Plain: transactions without concurrency control, to measure what concurrency control costs.
+//! Plain: simple reads and writes, as a store without transactions has them (004 §7.2, "ScyllaDB"). It is what the
+//! performance of read-only transactions is measured against.
 //!
-//! ```text
-//! client                            leaders of shards
-//!   | Shot(reads, writes), the last ---->|  at once; logs the part
-//!   |<----- Executed(values) ------------|  once the part is chosen
-//!   | End(Commit(at)) ------------------>|
+//! A key has one version. A partition's leader answers reads at once, from what it has applied, and puts writes into
+//! the log in the order of their arrival ([`crate::frameworks::simple_writes`]). A request for many keys is one
+//! message to each of their partitions.
 //!
-//!   | Snapshot(reads) ------------------>|  if it only reads
-//!   |<----- Snapshot(values) ------------|  what is committed
-//! ```
+//! # What it does not promise
+//! - Reads of many keys are not isolated: they find each key as it is when the request arrives.
+//! - A leader that was deposed and does not know it yet answers reads with old values.
+//! - A write is sent again if its answer is lost, and may then take effect twice, even after a write of another client.
+//!   So it may undo a later write.
 //!
-//! It makes no promise about what transactions see of each other. No transaction waits for another one. A transaction
-//! is refused because of another one only if it reads a key twice and would find another version. What remains is what
-//! all shards do ([`crate::frameworks::shard`]): parts, log, stamps and recovery. Of two writes of a key, the one with the later
-//! stamp counts, at every replica.
+//! What was acknowledged is not lost: it is in the logs of a majority.
 
-#[cfg(test)]
-mod tests;
+use serried_actor::{Group, Protocol, Settings};
+use serried_model::snapshots::Offers;
+use serried_model::{Guarantee, NodeId, Snapshots};
 
-use serried_model::{Guarantee, Version};
+use crate::Mutated;
+use crate::frameworks::simple_writes;
 
-use crate::frameworks::shard::{
-    Access, Rounds, Row, RunsCalls, Sharded, ShardedCalls, Snapshots, Stamp, Validity,
-};
-use crate::frameworks::validation::{Holder, Rule, Validation};
+/// A message.
+pub type Message = simple_writes::Message<()>;
+/// One replica of a partition.
+pub type Replica = simple_writes::Replica<()>;
+/// One client's operations.
+pub type Coordinator = simple_writes::Coordinator<()>;
 
 /// The protocol.
-pub type Plain = Sharded<Validation<Nothing>>;
-
-/// The same for stored procedures. Pieces are executed at once, and a call takes one round trip for each round of pieces.
-pub type PlainProcedures = ShardedCalls<Validation<Nothing>>;
-
-impl RunsCalls for Validation<Nothing> {
-    const NAME: &'static str = "plain-procedures";
-    const SUMMARY: &'static str = "procedures without concurrency control: what the others cost is what they do more than this";
-}
-
-/// Nothing is checked.
 #[derive(Debug)]
-pub struct Nothing;
+pub struct Plain;
 
-impl Rule for Nothing {
+impl Protocol for Plain {
     const NAME: &'static str = "plain";
     const SUMMARY: &'static str =
-        "no concurrency control: what the others cost is what they do more than this";
+        "simple reads and writes: what read-only transactions cost is what they do more than this";
     const GUARANTEE: Guarantee = Guarantee::Nothing;
-    const ROUNDS: Rounds = Rounds::Combined;
-    const SNAPSHOTS: Snapshots = Snapshots::OfKnown;
+    type Family = Snapshots;
+    const OFFERS: Offers = Offers { version_clocks: false };
+    const HAS_LEADERS: bool = true;
+    type Message = Message;
+    type Coordinator = Coordinator;
+    type Replica = Replica;
 
-    fn check(_: Version, _: &Access, _: &Row, _: &[Holder]) -> Result<(), u64> {
-        Ok(())
+    fn coordinator(group: Group, _: &Settings) -> Coordinator {
+        Coordinator::new(group, Mutated::NONE)
     }
 
-    fn validity(txn: Version, latest: Stamp) -> Validity {
-        Validity { from: latest.next_of(txn), until: None }
+    fn replica(id: NodeId, group: Group, settings: &Settings) -> Replica {
+        Replica::new(id, group, settings, Mutated::NONE)
     }
 }

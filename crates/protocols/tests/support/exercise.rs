@@ -1,10 +1,10 @@
 //! What tests of all protocols do with a keyspace. A new family implements [`Exercise`] here.
 
-use serried_model::{Key, Modification, Registers, Transactions, Value, Write};
+use serried_model::{Key, Modification, Registers, Snapshots, Transactions, Value, Write};
 use serried_procedures::{Datum, ProcedureSet, Procedures, Results};
 use serried_session::{
-    CallError, ProcedureKeyspace, RegisterError, RegisterKeyspace, Session, Transaction,
-    TransactionError, TransactionKeyspace,
+    CallError, ProcedureKeyspace, RegisterError, RegisterKeyspace, Session, SnapshotError,
+    SnapshotKeyspace, Transaction, TransactionError, TransactionKeyspace,
 };
 
 /// A way to use two keys.
@@ -274,5 +274,51 @@ impl Exercise for Procedures {
 
     fn is_refusal(error: &CallError) -> bool {
         matches!(error, CallError::ClockSkew { .. })
+    }
+}
+
+impl Exercise for Snapshots {
+    async fn write(
+        keyspace: &SnapshotKeyspace,
+        key: &str,
+        number: u64,
+    ) -> Result<(), SnapshotError> {
+        keyspace.write(key, number.to_string()).await.map(drop)
+    }
+
+    async fn read(keyspace: &SnapshotKeyspace, key: &str) -> Result<u64, SnapshotError> {
+        keyspace.read(key).await.map(number)
+    }
+
+    async fn act(
+        keyspace: &SnapshotKeyspace,
+        way: Way,
+        [key, other]: [&str; 2],
+    ) -> Result<(), SnapshotError> {
+        match way {
+            Way::Read => keyspace.read_only([key, other]).await.map(drop),
+            Way::OneShot => keyspace.delete(key).await.map(drop),
+            Way::ReadAndWrite => {
+                keyspace.read_only([key, other]).await?;
+                keyspace.write(key, "1").await.map(drop)
+            }
+            Way::WriteBlindly | Way::Modify => keyspace.write(key, "1").await.map(drop),
+        }
+    }
+
+    async fn act_in_many_ways(keyspace: &SnapshotKeyspace, i: u64) {
+        let (key, other) = pair(i);
+        drop(keyspace.write(key.as_str(), i.to_string()).await);
+        drop(keyspace.read_only([key.as_str(), other.as_str()]).await);
+        if let Ok(token) = keyspace.token() {
+            drop(keyspace.resume(token).await);
+        }
+        if i.is_multiple_of(5) {
+            drop(keyspace.delete(other.as_str()).await);
+        }
+    }
+
+    fn is_refusal(error: &SnapshotError) -> bool {
+        matches!(error, SnapshotError::ClockSkew { ahead_us: 2_900_000.. })
     }
 }

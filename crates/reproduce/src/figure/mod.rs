@@ -6,8 +6,8 @@ mod shown;
 use serried_model::FamilyName;
 
 pub(crate) use set_up::{
-    Calls, Districts, Layout, Load, Open, Panel, Parameter, Servers, Swept, System, Transactions,
-    Warehouses, Work,
+    Calls, Districts, Groups, Layout, Load, Open, Panel, Parameter, Servers, Swept, System,
+    Transactions, Warehouses, Work,
 };
 pub(crate) use shown::{Latency, Plot, Statistic, plural};
 
@@ -99,6 +99,7 @@ impl Figure {
             Work::Transactions(_) => FamilyName::Transactions,
             Work::Registers { .. } => FamilyName::Registers,
             Work::Procedures(_) => FamilyName::Procedures,
+            Work::Snapshots(_) => FamilyName::Snapshots,
         }
     }
 
@@ -115,7 +116,7 @@ impl Figure {
     /// Whether its clients do read-modify-writes on registers.
     pub fn modifies(&self) -> bool {
         match self.work {
-            Work::Transactions(_) | Work::Procedures(_) => false,
+            Work::Transactions(_) | Work::Procedures(_) | Work::Snapshots(_) => false,
             Work::Registers { shares, .. } => 1.0 - shares.reads - shares.writes > 1e-9,
         }
     }
@@ -126,6 +127,7 @@ impl Figure {
             Work::Transactions(_) => "txn/s",
             Work::Registers { .. } => "op/s",
             Work::Procedures(_) => "call/s",
+            Work::Snapshots(_) => "req/s",
         }
     }
 

@@ -17,6 +17,20 @@ pub(crate) enum Work {
     },
     /// Calls of procedures.
     Procedures(Calls),
+    /// Read-only transactions and groups of writes.
+    Snapshots(Groups),
+}
+
+/// A workload of snapshots.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Groups {
+    pub(crate) workload: &'static str,
+    /// The number of keys.
+    pub(crate) size: u64,
+    /// The exponent of the Zipf distribution of keys, unless a panel or a place has another.
+    pub(crate) theta: f64,
+    /// The share of requests that write, unless a panel or a place has another.
+    pub(crate) writes: f64,
 }
 
 /// A workload of procedures.
@@ -137,6 +151,8 @@ pub(crate) enum Parameter {
     CountersPerCall,
     /// How long making a log durable takes, in milliseconds.
     FlushMs,
+    /// How far sessions stay behind, in milliseconds. Infinite if they read at the stable frontier alone.
+    FreshnessMs,
     /// All clients die. This is the time in seconds after which others finish their transactions.
     RecoveryAfter,
 }

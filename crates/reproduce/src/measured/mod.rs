@@ -2,6 +2,7 @@
 
 mod procedures;
 mod registers;
+mod snapshots;
 mod transactions;
 
 use core::fmt;
@@ -10,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use procedures::CallsMeasured;
 pub(crate) use registers::{KindMeasured, REQUEST, RegistersMeasured, quantiles};
+pub(crate) use snapshots::SnapshotsMeasured;
 pub(crate) use transactions::{OfKind, OpenMeasured, TransactionsMeasured};
 
 use crate::figure::Statistic;
@@ -24,6 +26,7 @@ pub struct Measured(pub(crate) OfFamily);
 #[serde(untagged)]
 pub(crate) enum OfFamily {
     Transactions(TransactionsMeasured),
+    Snapshots(SnapshotsMeasured),
     Registers(RegistersMeasured),
     Procedures(CallsMeasured),
 }
@@ -61,6 +64,7 @@ impl Measured {
     fn run(&self) -> &dyn Run {
         match &self.0 {
             OfFamily::Transactions(run) => run,
+            OfFamily::Snapshots(run) => run,
             OfFamily::Registers(run) => run,
             OfFamily::Procedures(run) => run,
         }
@@ -102,11 +106,19 @@ impl Measured {
         }
     }
 
+    /// The result, if it is one of read-only transactions and writes.
+    pub(crate) fn snapshots(&self) -> Option<&SnapshotsMeasured> {
+        match &self.0 {
+            OfFamily::Snapshots(run) => Some(run),
+            _ => None,
+        }
+    }
+
     /// What took effect, per attempt. `None` for registers, which have no attempts.
     pub(crate) fn commit_rate(&self) -> Option<f64> {
         match &self.0 {
             OfFamily::Transactions(run) => Some(run.commit_rate),
-            OfFamily::Registers(_) => None,
+            OfFamily::Registers(_) | OfFamily::Snapshots(_) => None,
             OfFamily::Procedures(run) => Some(run.commit_rate),
         }
     }
@@ -123,7 +135,7 @@ impl Measured {
     pub(crate) fn open(&self) -> Option<&OpenMeasured> {
         match &self.0 {
             OfFamily::Transactions(run) => run.open.as_ref(),
-            OfFamily::Registers(_) => None,
+            OfFamily::Registers(_) | OfFamily::Snapshots(_) => None,
             OfFamily::Procedures(run) => run.open.as_ref(),
         }
     }

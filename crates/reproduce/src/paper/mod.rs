@@ -3,13 +3,16 @@
 mod gryff;
 mod morty;
 mod ncc;
+mod port;
 mod rococo;
 
 use crate::{Error, Figure};
 
 /// All figures that can be reproduced.
 pub fn figures() -> impl Iterator<Item = &'static Figure> {
-    [morty::FIGURES, gryff::FIGURES, ncc::FIGURES, rococo::FIGURES].into_iter().flatten()
+    [morty::FIGURES, gryff::FIGURES, ncc::FIGURES, rococo::FIGURES, port::FIGURES]
+        .into_iter()
+        .flatten()
 }
 
 /// The figure called `name`.
@@ -37,7 +40,8 @@ mod tests {
              gryff-fig7, gryff-fig8, gryff-fig9, gryff-fig10, gryff-fig11, gryff-fig12, gryff-fig13, gryff-fig14, \
              gryff-fig15, rsc-fig16, ncc-fig7a, ncc-fig7b, ncc-fig7c, ncc-fig8a, ncc-fig8b, ncc-fig8c, \
              ncc-fig7a-calls, ncc-fig7b-calls, ncc-fig7c-calls, ncc-fig8a-calls, \
-             rococo-fig11, rococo-fig14, rococo-fig15, rococo-table1, rococo-table2"
+             rococo-fig11, rococo-fig14, rococo-fig15, rococo-table1, rococo-table2, \
+             port-fig4a, port-fig4b, port-fig4c, port-fig4d, port-fig4e, port-fig4f"
         );
     }
 

@@ -4,6 +4,7 @@ mod deaths;
 
 mod procedures;
 mod registers;
+mod snapshots;
 mod stretch;
 mod terminal;
 mod transactions;
@@ -14,6 +15,7 @@ use serde::Serialize;
 pub(crate) use deaths::SLOT;
 use procedures::CallPoint;
 use registers::RegisterPoint;
+use snapshots::SnapshotPoint;
 use transactions::TransactionPoint;
 
 use crate::figure::{Panel, Transactions, Work};
@@ -27,6 +29,7 @@ pub(crate) enum Point {
     Transactions(TransactionPoint),
     Registers(RegisterPoint),
     Procedures(CallPoint),
+    Snapshots(SnapshotPoint),
 }
 
 /// The setting that a point is made from.
@@ -61,6 +64,7 @@ impl Point {
                 Point::Registers(RegisterPoint::new(setting, workload, shares, demand))
             }
             Work::Procedures(work) => Point::Procedures(CallPoint::new(setting, work, demand)),
+            Work::Snapshots(work) => Point::Snapshots(SnapshotPoint::new(setting, work, demand)),
         }
     }
 
@@ -70,6 +74,7 @@ impl Point {
             Point::Transactions(point) => point.file(),
             Point::Registers(point) => point.file(),
             Point::Procedures(point) => point.file(),
+            Point::Snapshots(point) => point.file(),
         }
     }
 
@@ -79,6 +84,7 @@ impl Point {
             Point::Transactions(point) => Ok(Measured(OfFamily::Transactions(point.run()?))),
             Point::Registers(point) => Ok(Measured(OfFamily::Registers(point.run()?))),
             Point::Procedures(point) => Ok(Measured(OfFamily::Procedures(point.run()?))),
+            Point::Snapshots(point) => Ok(Measured(OfFamily::Snapshots(point.run()?))),
         }
     }
 }

@@ -77,6 +77,7 @@ impl Parameter {
             Parameter::ClientsPerServer => "clients/server",
             Parameter::CountersPerCall => "counters",
             Parameter::FlushMs => "log flush ms",
+            Parameter::FreshnessMs => "freshness ms",
             Parameter::RecoveryAfter => "timeout s",
         }
     }
@@ -93,6 +94,7 @@ impl Parameter {
             Parameter::ClientsPerServer => "clients per server",
             Parameter::CountersPerCall => "counters per call",
             Parameter::FlushMs => "time to make a log durable, ms",
+            Parameter::FreshnessMs => "how far sessions stay behind, ms",
             Parameter::RecoveryAfter => "timeout, s",
         }
     }
@@ -145,6 +147,7 @@ fn set_up(findings: &Findings) -> String {
         }
         Work::Registers { .. } => ("thrifty messages".to_string(), "operations"),
         Work::Procedures(work) => (of_calls(work, effort), "calls"),
+        Work::Snapshots(work) => (format!("{} keys", effort.size.unwrap_or(work.size)), "requests"),
     };
     format!(
         "Simulated in {}: {partitions} of {replicas} with {cores}, {clients}, {requests}. Each run warms up for \

@@ -125,6 +125,8 @@ impl Findings {
         let summary = run.summary();
         let latency = |statistic| number(run.latency_ms(kind, statistic), 2);
         let quantile = |quantile| latency(Statistic::Quantile(quantile));
+        let stale = || run.snapshots()?.staleness.as_ref();
+        let mean = |name: &str| run.snapshots()?.means.get(name).copied();
         let mut row = self.place(sweep.label, sweep.x);
         row.extend([
             cell("protocol", sweep.protocol.clone()),
@@ -135,6 +137,12 @@ impl Findings {
             cell("of kind/s", thousands(kind.map(|kind| run.per_s(Some(kind))))),
             cell("share %", percent(kind.and_then(|kind| run.calls()?.share(kind)))),
             cell("pieces", number(kind.and_then(|kind| run.calls()?.pieces.get(kind).copied()), 2)),
+            cell("fresh %", percent(stale().map(|staleness| staleness.fresh))),
+            cell("stale p90 ms", number(stale().map(|s| s.stale_us_p90 as f64 / 1e3), 1)),
+            cell("stale p99 ms", number(stale().map(|s| s.stale_us_p99 as f64 / 1e3), 1)),
+            cell("rounds", number(mean("rounds"), 2)),
+            cell("metadata B", number(mean("metadata_bytes"), 1)),
+            cell("omitted %", percent(mean("omitted_share"))),
             cell("mean ms", latency(Statistic::Mean)),
             cell("p50 ms", quantile(0.5)),
             cell("p90 ms", quantile(0.9)),

@@ -62,6 +62,7 @@ pub(crate) struct ProcedureArguments {
 impl Wing for Procedures {
     type Workload = dyn ProcedureWorkload;
     type Recorder = CallRecorder;
+    type Shared = ();
 
     const COLUMNS: Columns = Columns::Calls;
     const CHECKED: &'static [(Guarantee, &'static str)] = &[

@@ -62,6 +62,7 @@ pub(crate) struct RegisterArguments {
 impl Wing for Registers {
     type Workload = dyn RegisterWorkload;
     type Recorder = RegisterRecorder;
+    type Shared = ();
 
     const COLUMNS: Columns = Columns::Operations;
     const CHECKED: &'static [(Guarantee, &'static str)] = &[

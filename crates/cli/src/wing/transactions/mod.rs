@@ -11,8 +11,8 @@ use std::time::Duration;
 use clap::Args;
 use serried::{TransactOptions, TransactionKeyspace, Version};
 use serried_history::{
-    EventKind, History, Options, ReadError, Recorder, Verdict, check_serializable_with,
-    check_strict_serializable_with, counted,
+    EventKind, History, Options, ReadError, Recorder, Verdict, check_process_ordered_with,
+    check_serializable_with, check_strict_serializable_with, counted,
 };
 use serried_model::{Guarantee, Transactions};
 use serried_protocols::{COMPARED, DEFAULT};
@@ -51,6 +51,7 @@ pub(crate) struct TransactionArguments {
 impl Wing for Transactions {
     type Workload = dyn Workload;
     type Recorder = Recorder;
+    type Shared = ();
 
     const COLUMNS: Columns = Columns::Transactions;
     const CHECKED: &'static [(Guarantee, &'static str)] = &[
@@ -59,6 +60,7 @@ impl Wing for Transactions {
             Guarantee::StrictSerializable,
             "They could have run so, each after all that had ended before it began",
         ),
+        (Guarantee::ProcessOrdered, "They could have run so, those of each process in its order"),
     ];
     const RECORDED: &'static str = r#"transactions, whose f is "txn""#;
 
@@ -168,7 +170,7 @@ impl Wing for Transactions {
         inspect(&*load.workload, keyspace, load.measurement.latest()).await
     }
 
-    fn figures(workload: &dyn Workload, report: &Report) -> Vec<(&'static str, f64)> {
+    fn figures(workload: &dyn Workload, report: &Report, (): &()) -> Vec<(&'static str, f64)> {
         workload.figures(report)
     }
 
@@ -221,10 +223,16 @@ pub(crate) fn judge_transactions(
     loaded: Option<Version>,
 ) -> Judged {
     let options = Options { initial_before: loaded, ..Options::default() };
+    judge_with(history, guarantee, &options)
+}
+
+/// The same, with other assumptions.
+pub(crate) fn judge_with(history: &History, guarantee: Guarantee, options: &Options) -> Judged {
     let verdict = match guarantee {
         Guarantee::Nothing => return judge::unchecked(),
-        Guarantee::StrictSerializable => check_strict_serializable_with(history, &options),
-        _ => check_serializable_with(history, &options),
+        Guarantee::StrictSerializable => check_strict_serializable_with(history, options),
+        Guarantee::ProcessOrdered => check_process_ordered_with(history, options),
+        _ => check_serializable_with(history, options),
     };
     match verdict {
         Verdict::Holds(summary) => {

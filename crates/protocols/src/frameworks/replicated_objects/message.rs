@@ -33,6 +33,31 @@ pub enum Message<P, F> {
     Log(replicated_log::Message<Update<P>>),
     /// Between the replicas of a partition: what their clocks say.
     Time(Time),
+    /// A client reads several keys.
+    Read(Read),
+    /// The same, if another replica passes it on, because it does not lead.
+    ForwardRead {
+        /// The client.
+        client: NodeId,
+        /// Its request.
+        read: Read,
+    },
+    /// What several keys had at one moment. The sender leads.
+    Found {
+        /// The request.
+        number: u64,
+        /// By key, in the order of the request.
+        found: Vec<F>,
+    },
+}
+
+/// A request to read several keys.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Read {
+    /// Names the request at the client.
+    pub number: u64,
+    /// The keys.
+    pub keys: Vec<Key>,
 }
 
 /// A client's request.

@@ -24,6 +24,7 @@
 //!   (`replicated_log/clocks.rs`).
 //! - *A read is answered by the leader that has proposed its slot, in the ballot in which it has*: what was
 //!   acknowledged before it began is in an earlier slot. The entry of a read is empty: followers would do nothing with it.
+//! - *A read of several keys is one read*: all of them are read when its slot is applied.
 //! - *An entry relies on no other.* It has the operation, not its result. Replicas execute it when it is applied, and the leader
 //!   executes nothing before. So an entry may be chosen although an earlier one of the same leader was lost, or after those
 //!   of a later leader: nobody was told of either, and each takes effect once if its client sends it again.
@@ -38,7 +39,7 @@ mod objects;
 mod replica;
 mod state;
 
-pub use message::{Answer, Message, Record, Request, Update};
+pub use message::{Answer, Message, Read, Record, Request, Update};
 pub use object::{Object, Operation};
 pub use replica::{Replica, Timer};
 

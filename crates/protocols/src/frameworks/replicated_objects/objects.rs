@@ -6,8 +6,8 @@ use serried_actor::{Context, Settings, Store};
 use serried_model::{Key, NodeId};
 use serried_parts::{Cells, decode_cell_of_another};
 
-use super::message::{Answer, Message, Request, Update};
-use super::object::Object;
+use super::message::{Answer, Message, Read, Request, Update};
+use super::object::{Object, Operation};
 use super::replica::Replica;
 use super::state::{Executed, State};
 use crate::frameworks::replicated_log::{Ballot, Chosen, StateMachine};
@@ -27,14 +27,27 @@ pub(super) struct Objects<O: Object> {
 #[derive(Debug)]
 pub(super) struct Client<P> {
     pub(super) node: NodeId,
-    pub(super) request: Request<P>,
+    pub(super) asked: Asked<P>,
     /// By how much its update's token is ahead of the clock, in microseconds, if the update is refused for that.
     pub(super) ahead_us: Option<i64>,
 }
 
+/// What a client has asked for.
+#[derive(Debug)]
+pub(super) enum Asked<P> {
+    /// An operation.
+    Operation(Request<P>),
+    /// To read keys.
+    Read(Read),
+}
+
 impl<P> Client<P> {
     pub(super) fn new(node: NodeId, request: Request<P>) -> Client<P> {
-        Client { node, request, ahead_us: None }
+        Client { node, asked: Asked::Operation(request), ahead_us: None }
+    }
+
+    pub(super) fn reads(node: NodeId, read: Read) -> Client<P> {
+        Client { node, asked: Asked::Read(read), ahead_us: None }
     }
 }
 
@@ -89,7 +102,19 @@ impl<O: Object> StateMachine<Replica<O>> for Objects<O> {
             return;
         }
         let (_, client) = self.waiting.pop_front().expect("a client waits");
-        let Client { node, request, ahead_us } = client;
+        let Client { node, asked, ahead_us } = client;
+        let request = match asked {
+            Asked::Operation(request) => request,
+            Asked::Read(Read { number, keys }) => {
+                cx.charge(keys.len());
+                let read = |key: &Key| {
+                    let state = self.cells.get(key, cx.store());
+                    state.object().read(&Operation::REFUSAL)
+                };
+                let found = keys.iter().map(read).collect();
+                return cx.send(node, Message::Found { number, found });
+            }
+        };
         // What was proposed in this ballot is what was chosen, so this is the client's own.
         let answer = match executed {
             Some(Executed::Done(found)) => Answer::Done(found),

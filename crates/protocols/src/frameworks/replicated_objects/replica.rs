@@ -9,7 +9,7 @@ use serried_parts::encode_cell;
 use super::Mutation;
 use super::message::{Message, Record, Request, Update};
 use super::object::{Object, Operation};
-use super::objects::{Client, Objects};
+use super::objects::{Asked, Client, Objects};
 use super::state::State;
 use crate::Mutated;
 use crate::frameworks::replicated_log::{
@@ -112,10 +112,10 @@ impl<O: Object> Replica<O> {
         mut client: Client<O::Operation>,
         cx: &mut Cx<'_, O>,
     ) -> Option<Client<O::Operation>> {
-        let request = &client.request;
-        let entry = match request.operation.is_update() {
-            false => None,
-            true => {
+        let entry = match &client.asked {
+            Asked::Read(_) => None,
+            Asked::Operation(request) if !request.operation.is_update() => None,
+            Asked::Operation(request) => {
                 let time = self.clocks.time(cx.clock().midpoint_us(), cx.now());
                 let Some(Span { earliest_us, latest_us }) = time else { return Some(client) };
                 let (us, bound_us) = (request.token.timestamp_us, self.clock_bound_us);
@@ -156,8 +156,12 @@ impl<O: Object> Replica<O> {
             }
             self.log.choose_alone(&mut self.objects, cx);
         } else if let Some(leader) = self.log.leader(cx.now()) {
-            for Client { node, request, .. } in self.pending.drain(..) {
-                cx.send_before_durable(leader, Message::Forward { client: node, request });
+            for Client { node: client, asked, .. } in self.pending.drain(..) {
+                let message = match asked {
+                    Asked::Operation(request) => Message::Forward { client, request },
+                    Asked::Read(read) => Message::ForwardRead { client, read },
+                };
+                cx.send_before_durable(leader, message);
             }
         }
     }
@@ -204,16 +208,20 @@ impl<O: Object> Actor for Replica<O> {
         match message {
             Message::Request(request) => self.on_request(Client::new(from, request), cx),
             // It is not passed on again: two replicas could send it back and forth.
-            Message::Forward { .. }
+            Message::Forward { .. } | Message::ForwardRead { .. }
                 if self.log.leader(cx.now()).is_some_and(|leader| leader != cx.id()) => {}
             Message::Forward { client, request } => {
                 self.on_request(Client::new(client, request), cx);
+            }
+            Message::Read(read) => self.on_request(Client::reads(from, read), cx),
+            Message::ForwardRead { client, read } => {
+                self.on_request(Client::reads(client, read), cx);
             }
             Message::Log(message) => {
                 self.log.on_message(from, message, &mut self.objects, cx);
             }
             Message::Time(time) => self.on_time(from, time, cx),
-            Message::Reply { .. } => {
+            Message::Reply { .. } | Message::Found { .. } => {
                 cx.reject(|| format!("{from} has sent a replica what only clients are sent"));
             }
         }

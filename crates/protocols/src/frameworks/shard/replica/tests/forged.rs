@@ -4,7 +4,7 @@ use super::super::super::forger::Forger;
 use super::*;
 use crate::frameworks::validation::Validation;
 use crate::occ::Locks;
-use crate::plain::Nothing;
+use crate::plain_transactions::Nothing;
 use crate::tapir_cc::Timestamps;
 use crate::two_phase_locking::Locking;
 

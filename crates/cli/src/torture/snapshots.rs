@@ -1,0 +1,70 @@
+//! Tortures of snapshots.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serried::{Database, Key, ReadOnly, SnapshotOptions};
+use serried_history::{Deletes, EventKind, History, MicroOperation, Options, ReadResult};
+use serried_model::Guarantee;
+use serried_workload::{SnapshotMix, SnapshotParameters, SnapshotWorkload, attribute, placed};
+
+use super::Kind;
+use super::verdict::{append_read, history_of_all, promised};
+use crate::Ended;
+use crate::wing::transactions::judge_with;
+
+/// How long the last session waits, so that it sees everything: much longer than its freshness.
+const SETTLED: Duration = Duration::from_secs(2);
+
+/// What the clients do.
+pub(super) fn workload() -> SnapshotMix {
+    SnapshotMix::new(&SnapshotParameters::default()).expect("the defaults are possible")
+}
+
+/// Reads all keys, and judges them and the histories of all clients.
+pub(super) async fn judge(
+    database: &Database,
+    files: &[PathBuf],
+    within: Duration,
+) -> anyhow::Result<(Ended, String)> {
+    let mut history = attribute(history_of_all(files)?);
+    let options = SnapshotOptions { deadline: within, ..SnapshotOptions::default() };
+    let session = database.snapshots(Kind::Snapshot.name()).await?.with_options(options);
+    let workload = workload();
+    let keys: Vec<u64> = (0..workload.keys()).collect();
+    let names = || keys.iter().map(|key| workload.key(*key)).collect::<Vec<Key>>();
+    session.read_only(names()).await?;
+    tokio::time::sleep(SETTLED).await;
+    let ReadOnly { values, stamps, .. } = session.read_only_recorded(names()).await?;
+    let found = keys.iter().zip(&values).map(|(key, value)| {
+        let value = value.as_ref().map(|value| workload.number(value));
+        MicroOperation::Read { key: *key, result: ReadResult::Register(value) }
+    });
+    let found: Vec<MicroOperation> = found.collect();
+    let versions: Vec<_> =
+        keys.iter().zip(&stamps).map(|(key, stamp)| placed(*key, *stamp)).collect();
+    for (key, version) in keys.iter().zip(&versions) {
+        if let Some(lost) = latest(&history, *key).filter(|latest| latest > version) {
+            let text = format!(
+                "the write of key {key} at version {lost} was acknowledged and is lost: the key is as of {version}"
+            );
+            return Ok((Ended::Violation, text));
+        }
+    }
+    append_read(&mut history, found, versions);
+    let guarantee = promised(database, Kind::Snapshot).unwrap_or(Guarantee::ProcessOrdered);
+    let options = Options { deletes: Deletes::Remembered, ..Options::default() };
+    let (ended, _, text) = judge_with(&attribute(history), guarantee, &options);
+    Ok((ended, text))
+}
+
+/// The latest version of a key that was acknowledged. A version with an odd number is that of a write that was omitted.
+fn latest(history: &History, key: u64) -> Option<serried::Version> {
+    let of_key = |operation: &MicroOperation| matches!(operation, MicroOperation::Write { key: written, .. } if *written == key);
+    let acknowledged = history
+        .events
+        .iter()
+        .filter(|event| event.kind == EventKind::Ok && event.operations.iter().any(of_key));
+    let versions = acknowledged.filter_map(|event| event.version);
+    versions.filter(|version| version.timestamp_us % 2 == 0).max()
+}

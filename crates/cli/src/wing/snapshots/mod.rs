@@ -1,0 +1,239 @@
+//! Snapshots on the command line.
+
+mod shell;
+
+use std::io::BufRead;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use serried::{SnapshotKeyspace, SnapshotOptions, Snapshots, Version};
+use serried_history::{Deletes, Options, ReadError, Recorder};
+use serried_model::{Guarantee, Transactions};
+use serried_sim::Initial;
+use serried_workload::{
+    Report, SnapshotClient, SnapshotParameters, SnapshotWorkload, Staleness, StalenessReport,
+    attribute,
+};
+
+use super::transactions::judge_with;
+use super::{CheckArguments, Preparation, Wing};
+use crate::arguments::{LoadArguments, WorkloadArguments};
+use crate::judge::{self, Judged};
+use crate::load::{Client, Load};
+use crate::misuse::number;
+use crate::progress::Progress;
+use crate::shell::Statements;
+use crate::table::Columns;
+use shell::SnapshotStatements;
+
+/// How many writes are in progress at the same time when keys are loaded or deleted.
+const WRITES: usize = 256;
+
+/// Options of workloads of snapshots.
+#[derive(Args, Clone, Default)]
+pub(crate) struct SnapshotArguments {
+    /// For snapshots: how many keys a request has; for snapshot at most so many [default: 5]
+    #[arg(long, value_name = "NUMBER")]
+    keys_per_request: Option<u64>,
+}
+
+/// How sessions of snapshots are.
+#[derive(Args, Clone, Default)]
+pub(crate) struct SessionArguments {
+    /// For snapshots with version clocks: how far a session may stay behind what it can know of, in milliseconds
+    /// [default: 100]
+    #[arg(long, value_name = "MS", value_parser = number(0.0..=1e9))]
+    freshness_ms: Option<f64>,
+    /// For snapshots, in `bench`: all clients of a connection share one session
+    #[arg(long)]
+    shared_sessions: bool,
+    /// For snapshots with version clocks: measure how old what is read is, as far as the clients of this process know
+    /// (004 §7.5). This takes time for each key that is read
+    #[arg(long)]
+    staleness: bool,
+}
+
+impl SessionArguments {
+    /// Whether staleness is measured.
+    pub(crate) fn staleness(&self) -> bool {
+        self.staleness
+    }
+
+    /// Whether all clients share one session.
+    pub(crate) fn are_shared(&self) -> bool {
+        self.shared_sessions
+    }
+
+    fn options(&self, deadline: Duration) -> SnapshotOptions {
+        let usual = SnapshotOptions::default();
+        let freshness = self.freshness_ms.map(|ms| Duration::from_secs_f64(ms / 1e3));
+        SnapshotOptions { deadline, freshness: freshness.unwrap_or(usual.freshness) }
+    }
+}
+
+impl Wing for Snapshots {
+    type Workload = dyn SnapshotWorkload;
+    type Recorder = Recorder;
+    type Shared = Staleness;
+
+    const COLUMNS: Columns = Columns::Operations;
+    const CHECKED: &'static [(Guarantee, &'static str)] = &[
+        (
+            Guarantee::ProcessOrdered,
+            "Transactions could have run one after the other, those of each process in its order",
+        ),
+        (
+            Guarantee::StrictSerializable,
+            "They could have run so, each after all that had ended before it began",
+        ),
+    ];
+    const RECORDED: &'static str = r#"snapshots, which are transactions, too"#;
+
+    fn workload(arguments: &WorkloadArguments) -> anyhow::Result<Arc<dyn SnapshotWorkload>> {
+        let SnapshotArguments { keys_per_request, .. } = arguments.of_family.snapshots;
+        let WorkloadArguments { keys, theta, writes, key_bytes, value_bytes, .. } = *arguments;
+        let key_bytes = Some(key_bytes);
+        let parameters =
+            SnapshotParameters { writes, keys, theta, key_bytes, value_bytes, keys_per_request };
+        Ok(serried_workload::named_snapshots(&arguments.workload, &parameters)?)
+    }
+
+    fn name(workload: &dyn SnapshotWorkload) -> &'static str {
+        workload.name()
+    }
+
+    fn initial(workload: &Arc<dyn SnapshotWorkload>) -> Option<Initial> {
+        let value = workload.initial()?;
+        Some(Initial::new(move |_| Some(value.clone())))
+    }
+
+    fn options(arguments: &LoadArguments) -> SnapshotOptions {
+        arguments.sessions.options(arguments.deadline())
+    }
+
+    /// Loads the workload's keys. If a history is recorded, and the keyspace was used, those that are not loaded are
+    /// deleted.
+    async fn prepare(
+        keyspace: &SnapshotKeyspace,
+        workload: &dyn SnapshotWorkload,
+        preparation: Preparation<'_>,
+    ) -> anyhow::Result<Option<Version>> {
+        let Preparation { arguments, loads, is_used, progress, .. } = preparation;
+        let initial = workload.initial();
+        let needs_writes = match initial {
+            Some(_) => loads,
+            None => is_used && arguments.records(),
+        };
+        if needs_writes {
+            write_all(keyspace, workload, progress).await?;
+        }
+        Ok(None)
+    }
+
+    fn client(load: &Load<Snapshots>, i: usize, keyspace: SnapshotKeyspace) -> Client {
+        let has_clocks = keyspace.has_version_clocks();
+        let session = if load.shares_sessions { keyspace } else { keyspace.session() };
+        let client = SnapshotClient {
+            session,
+            workload: load.workload.clone(),
+            measurement: load.measurement.clone(),
+            recorder: load.recorder.clone(),
+            staleness: Some(load.shared.clone()).filter(|_| has_clocks && load.measures_staleness),
+            front_ends: Vec::new(),
+            client: i as u64,
+            seed: load.seed,
+        };
+        Box::pin(client.run())
+    }
+
+    /// The means of rounds, bytes and omissions, and how old what was read was, if there are versions.
+    fn figures(
+        _: &dyn SnapshotWorkload,
+        report: &Report,
+        staleness: &Staleness,
+    ) -> Vec<(&'static str, f64)> {
+        let mut figures: Vec<_> = report.means.iter().map(|(name, mean)| (*name, *mean)).collect();
+        let StalenessReport {
+            reads,
+            fresh,
+            stale_us_p50: _,
+            stale_us_p90,
+            stale_us_p99,
+            stale_us_max,
+        } = staleness.report();
+        if reads > 0 {
+            let ms = |us: u64| us as f64 / 1e3;
+            figures.push(("fresh_share", fresh));
+            figures.push(("stale_ms_p90", ms(stale_us_p90)));
+            figures.push(("stale_ms_p99", ms(stale_us_p99)));
+            figures.push(("stale_ms_max", ms(stale_us_max)));
+        }
+        figures
+    }
+
+    fn judge(
+        _: &dyn SnapshotWorkload,
+        recorder: Recorder,
+        promised: Option<Guarantee>,
+        _: Option<Version>,
+        file: Option<&Path>,
+    ) -> anyhow::Result<Judged> {
+        let history = attribute(recorder.into_history());
+        if let Some(file) = file {
+            judge::write(file, |out| history.write_json_lines(out))?;
+        }
+        let guarantee = promised.unwrap_or(Guarantee::ProcessOrdered);
+        let options = Options { deletes: Deletes::Remembered, ..Options::default() };
+        Ok(judge_with(&history, guarantee, &options))
+    }
+
+    /// They look like those of transactions, and are checked as such.
+    fn recognises(_: &[u8]) -> bool {
+        false
+    }
+
+    fn judge_file(
+        input: &mut dyn BufRead,
+        guarantee: Guarantee,
+        arguments: &CheckArguments,
+    ) -> Result<(Judged, bool), ReadError> {
+        Transactions::judge_file(input, guarantee, arguments)
+    }
+
+    fn statements(keyspace: SnapshotKeyspace, deadline: Duration) -> Box<dyn Statements> {
+        let options = SnapshotOptions { deadline, ..SnapshotOptions::default() };
+        Box::new(SnapshotStatements { session: keyspace.with_options(options) })
+    }
+}
+
+/// Writes the initial values of all keys, or deletes them.
+async fn write_all(
+    session: &SnapshotKeyspace,
+    workload: &dyn SnapshotWorkload,
+    progress: &Progress,
+) -> anyhow::Result<()> {
+    let initial = workload.initial();
+    let (mut writes, mut written) = (tokio::task::JoinSet::new(), 0);
+    for number in 0..workload.keys() {
+        if writes.len() >= WRITES {
+            writes.join_next().await.expect("some are under way")??;
+        }
+        let (session, key, value) = (session.clone(), workload.key(number), initial.clone());
+        writes.spawn(async move {
+            match value {
+                Some(value) => session.write(key, value).await.map(drop),
+                None => session.delete(key).await.map(drop),
+            }
+        });
+        written += 1;
+        if written % 1000 == 0 {
+            progress.say(format!("{written} keys written"));
+        }
+    }
+    while let Some(ended) = writes.join_next().await {
+        ended??;
+    }
+    Ok(())
+}

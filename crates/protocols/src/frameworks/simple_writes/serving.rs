@@ -1,0 +1,225 @@
+//! What a leader with versionstamps has in memory (004 §6.2).
+
+use core::time::Duration;
+
+use serried_actor::{Settings, Timestamp};
+use serried_model::{Key, Versionstamp};
+use serried_parts::Map;
+
+use super::Mutation;
+use super::cell::Latest;
+use super::overwritten::Overwritten;
+use super::replica::Client;
+use super::stamp::Stamp;
+use super::stamp_clock::StampClock;
+use crate::Mutated;
+
+/// How long overwritten versions can be read at least, if they do not take too much room, and the settings do not say
+/// longer.
+const KEPT_FOR: Duration = Duration::from_secs(1);
+
+/// How far a version clock may be behind what a client has seen. Partitions that were down for long are behind.
+const BEHIND_AT_MOST: Duration = Duration::from_secs(366 * 24 * 3600);
+
+/// Election time-outs below and above these count as these: places need room below the bound, and a change of leader should
+/// not bring the clock far ahead of others.
+const LEAST_TIMEOUT: Duration = Duration::from_millis(1);
+const MOST_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How far ahead the log allows the version clock to go. The leader raises the bound when half of that is left.
+pub(super) fn ahead(settings: &Settings) -> Duration {
+    settings.election_timeout().clamp(LEAST_TIMEOUT, MOST_TIMEOUT) * 25
+}
+
+/// The version clock, the keys whose writes are not applied yet, and what was overwritten.
+#[derive(Debug)]
+pub(super) struct Serving<S: Stamp> {
+    clock: StampClock,
+    /// Reads and writes of former leaders are not after this. What exactly was when is not known any more.
+    pub(super) begun_at: Versionstamp,
+    /// No write was placed after this, and nothing was read as of a later time.
+    highest: Versionstamp,
+    /// By key, the requests that wait until its write is applied.
+    pending: Map<Key, Vec<Client<S>>>,
+    /// How many these are.
+    parked: usize,
+    overwritten: Overwritten,
+    ahead: Duration,
+    kept_for: Duration,
+    mutation: Mutated<Mutation>,
+}
+
+impl<S: Stamp> Serving<S> {
+    /// A leader begins, after others that have not gone beyond `bound`. Of their writes, the last one has the
+    /// versionstamp `written`.
+    pub(super) fn new(
+        bound: Versionstamp,
+        written: Versionstamp,
+        now: Timestamp,
+        settings: &Settings,
+        mutation: Mutated<Mutation>,
+    ) -> Serving<S> {
+        let forgets = mutation.is(Mutation::PromotionForgotten);
+        let begun_at = if forgets { written } else { bound };
+        Serving {
+            clock: StampClock::new(begun_at.next(), now),
+            begun_at,
+            highest: begun_at.next(),
+            pending: Map::default(),
+            parked: 0,
+            overwritten: Overwritten::default(),
+            ahead: ahead(settings),
+            kept_for: KEPT_FOR.max(Duration::from_millis(settings.history_ms)),
+            mutation,
+        }
+    }
+
+    /// What the version clock shows. It stays some way below the bound, so that writes that are applied late find
+    /// places below the bound, too.
+    pub(super) fn shown(&self, bound: Versionstamp, now: Timestamp) -> Versionstamp {
+        self.clock.now(now).min(bound.before(self.ahead / 4)).max(self.highest)
+    }
+
+    /// The bound that is needed, if the present one is reached soon, or by a read as of `at`.
+    pub(super) fn bound_wanted(
+        &self,
+        bound: Versionstamp,
+        at: Versionstamp,
+        now: Timestamp,
+    ) -> Option<Versionstamp> {
+        let needed = self.clock.now(now).max(at);
+        (needed.after(self.ahead / 2) > bound).then(|| needed.after(self.ahead))
+    }
+
+    /// Whether a session can have this versionstamp.
+    pub(super) fn is_possible(&self, stamp: Versionstamp, now: Timestamp) -> bool {
+        stamp <= self.clock.now(now).after(BEHIND_AT_MOST)
+    }
+
+    /// Promotes all keys, so that they can be read as of `at`: no write is placed up to that any more (004 §6.2). One
+    /// clock stands for the numbers of all keys, so a read stores nothing. False if the bound does not allow it.
+    pub(super) fn promote(
+        &mut self,
+        at: Versionstamp,
+        bound: Versionstamp,
+        now: Timestamp,
+    ) -> bool {
+        if at > bound.before(self.ahead / 4) && !self.mutation.is(Mutation::PromotionUnbounded) {
+            return false;
+        }
+        if !self.mutation.is(Mutation::PromotionLeftOut) {
+            self.clock.take_over(at, now);
+            self.highest = self.highest.max(at);
+        }
+        true
+    }
+
+    /// Whether a write of the key is not applied yet.
+    pub(super) fn is_pending(&self, key: &Key) -> bool {
+        self.pending.contains_key(key)
+    }
+
+    /// The versionstamp of a new write that was requested after `requested`. It names the version, and the write will
+    /// be placed after it.
+    pub(super) fn stamp(
+        &mut self,
+        requested: Versionstamp,
+        partition: u16,
+        now: Timestamp,
+    ) -> Versionstamp {
+        self.clock.now(now).max(requested).max(self.begun_at).next_of(partition)
+    }
+
+    /// A write of `key` with this versionstamp is in the log.
+    pub(super) fn begin(&mut self, key: &Key, stamp: Versionstamp, now: Timestamp) {
+        self.clock.take_over(stamp, now);
+        self.pending.insert(key.clone(), Vec::new());
+    }
+
+    /// A request waits until the write of `key` is applied.
+    pub(super) fn park(&mut self, key: &Key, client: Client<S>) {
+        self.pending.get_mut(key).expect("a write that is waited for").push(client);
+        self.parked += 1;
+    }
+
+    /// How many requests wait for writes.
+    pub(super) fn parked(&self) -> usize {
+        self.parked
+    }
+
+    /// The place of a write that is applied now: after its versionstamp, after all that was read, and before all that
+    /// will be.
+    pub(super) fn place(
+        &mut self,
+        stamp: Versionstamp,
+        bound: Versionstamp,
+        now: Timestamp,
+    ) -> Versionstamp {
+        if self.mutation.is(Mutation::PromotionLeftOut) {
+            return stamp;
+        }
+        let place = self.shown(bound, now).max(stamp).next();
+        self.highest = place;
+        self.clock.take_over(place, now);
+        place
+    }
+
+    /// A write was applied at this place. It has replaced this version, unless it was omitted. Returns the requests
+    /// that have waited for it.
+    pub(super) fn applied(
+        &mut self,
+        key: &Key,
+        place: Versionstamp,
+        replaced: Option<Latest>,
+    ) -> Vec<Client<S>> {
+        if let Some(version) = replaced {
+            self.overwritten.add(key, version, place);
+        }
+        let parked = self.pending.remove(key).unwrap_or_default();
+        self.parked -= parked.len();
+        parked
+    }
+
+    /// What a key had at `at`, if its latest version is from later.
+    pub(super) fn find(&self, key: &Key, at: Versionstamp) -> Option<&Latest> {
+        self.overwritten.find(key, at)
+    }
+
+    /// Forgets old versions.
+    pub(super) fn expire(&mut self, now: Timestamp) {
+        self.overwritten.expire(self.clock.now(now).before(self.kept_for));
+    }
+
+    /// How many overwritten versions there are.
+    pub(super) fn overwritten(&self) -> usize {
+        self.overwritten.len()
+    }
+
+    /// The requests that wait for writes of these keys, when it does not lead any more.
+    pub(super) fn into_parked(self, keys: impl Iterator<Item = Key>) -> Vec<Client<S>> {
+        let mut pending = self.pending;
+        keys.filter_map(|key| pending.remove(&key)).flatten().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_applied_late_is_placed_below_the_bound_and_shown() {
+        let settings = Settings::default();
+        let (at, ahead) = (Timestamp(1_000_000), ahead(&settings));
+        let (begun_at, written) = (Versionstamp(100), Versionstamp::ZERO);
+        let mut serving =
+            Serving::<Versionstamp>::new(begun_at, written, at, &settings, Mutated::NONE);
+        let stamp = serving.stamp(Versionstamp(1), 0, at);
+        serving.begin(&Key::from("x"), stamp, at);
+        let (bound, late) = (stamp.after(ahead), at + 2 * ahead);
+        let first = serving.place(stamp, bound, late);
+        assert!(stamp < first && first <= bound && serving.shown(bound, late) >= first);
+        assert!(serving.place(stamp.next(), bound, late) > first);
+        assert!(!serving.promote(bound, bound, late));
+        assert!(serving.promote(bound.before(ahead / 4), bound, late));
+    }
+}

@@ -1,0 +1,52 @@
+//! The version clock of a partition's leader (004 §6.1).
+
+use serried_actor::Timestamp;
+use serried_model::Versionstamp;
+
+/// A version clock. It advances with time, and takes over whatever is later.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StampClock {
+    /// What it showed, and when.
+    set: Versionstamp,
+    at: Timestamp,
+}
+
+impl StampClock {
+    /// A clock that shows this now.
+    pub(super) fn new(set: Versionstamp, at: Timestamp) -> StampClock {
+        StampClock { set, at }
+    }
+
+    /// What it shows.
+    pub(super) fn now(&self, now: Timestamp) -> Versionstamp {
+        self.set.after(now.since(self.at))
+    }
+
+    /// It must not show less than this from now on.
+    pub(super) fn take_over(&mut self, stamp: Versionstamp, now: Timestamp) {
+        if stamp > self.now(now) {
+            *self = StampClock::new(stamp, now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn it_advances_with_time_and_never_goes_back() {
+        let at = Timestamp(5_000_000);
+        let mut clock = StampClock::new(Versionstamp(9), at);
+        let later = at + Duration::from_millis(3);
+        let expected = Versionstamp(9).after(Duration::from_millis(3));
+        assert_eq!(clock.now(later), expected);
+        clock.take_over(Versionstamp(100), later);
+        assert_eq!(clock.now(later), expected);
+        clock.take_over(expected.next(), later);
+        assert_eq!(clock.now(later), expected.next());
+        assert!(clock.now(later + Duration::from_millis(1)) > expected.next());
+    }
+}

@@ -1,0 +1,118 @@
+//! That read-only transactions are as cheap as the paper says (004 §3.3): N, O and C are counted. Nothing is lost and
+//! nobody fails here, but sessions contend.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use serried_actor::{Protocol, Settings, Timestamp};
+use serried_model::{Geography, Key, Snapshots};
+use serried_protocols::port::Port;
+use serried_protocols::scylla_occ::ScyllaOcc;
+use serried_session::{ReadOnly, SnapshotOptions};
+use serried_sim::{Cluster, Configuration, Disk};
+
+const KEYS: u64 = 20;
+const READ: usize = 5;
+const PARTITIONS: u16 = 4;
+
+/// What read-only transactions have cost.
+#[derive(Debug)]
+struct Costs {
+    reads: usize,
+    most_rounds: u32,
+    most_metadata_bytes: u32,
+    /// Requests that had to wait at a server.
+    blocked: u64,
+    omitted: u64,
+}
+
+/// What they cost while 12 sessions read and write a few keys, in a simulation of a second.
+fn costs<P: Protocol<Family = Snapshots>>(
+    seed: u64,
+    replicas: usize,
+    disk: Disk,
+    freshness: Duration,
+) -> Costs {
+    let clients = 12;
+    let configuration = Configuration {
+        seed,
+        replicas,
+        partitions: PARTITIONS,
+        clients,
+        geography: Geography::named("lan").unwrap(),
+        disk,
+        // The bound of the version clock is raised several times.
+        settings: Settings { election_timeout_ms: 20, ..Settings::default() },
+        ..Configuration::default()
+    };
+    let mut cluster = Cluster::<P>::new(configuration);
+    let done: Arc<Mutex<Vec<ReadOnly>>> = Arc::default();
+    for client in 0..clients {
+        let options = SnapshotOptions { freshness, ..SnapshotOptions::default() };
+        let (session, done) = (cluster.keyspace(client).with_options(options), done.clone());
+        cluster.spawn(client, async move {
+            let mut random = Pcg64Mcg::seed_from_u64(seed ^ (client as u64) << 32);
+            let key = |number: u64| Key::from(number.to_be_bytes());
+            // The first request of a session asks for the clocks.
+            session.read(key(0)).await.expect("nobody fails");
+            while session.now() < Timestamp(1_000_000_000) {
+                if random.random_bool(0.3) {
+                    let number = random.random_range(0..KEYS);
+                    session.write(key(number), number.to_string()).await.expect("nobody fails");
+                    continue;
+                }
+                let keys = (0..READ).map(|_| key(random.random_range(0..KEYS))).collect();
+                let read = session.read_only_recorded(keys).await.expect("nobody fails");
+                done.lock().unwrap().push(read);
+            }
+        });
+    }
+    cluster.run_until_done(Timestamp(20_000_000_000)).expect("everything finishes");
+    let sum = |name: &str| {
+        let replicas = (0..PARTITIONS).flat_map(|p| (0..replicas).map(move |m| (p, m)));
+        replicas.filter_map(|(partition, member)| cluster.gauge(partition, member, name)).sum()
+    };
+    let (blocked, omitted) = (sum("blocked_reads"), sum("omitted_writes"));
+    drop(cluster);
+    let done = Arc::into_inner(done).expect("all clients are done").into_inner().unwrap();
+    Costs {
+        reads: done.len(),
+        most_rounds: done.iter().map(|read| read.rounds).max().expect("there are some"),
+        most_metadata_bytes: done.iter().map(|read| read.metadata_bytes).max().unwrap_or(0),
+        blocked,
+        omitted,
+    }
+}
+
+const DURABLE: Disk = Disk {
+    append: Duration::from_micros(5),
+    flush: Duration::from_micros(500),
+    keep_records: false,
+};
+
+/// A versionstamp takes at most 10 bytes. Each request has one, each answer has another, and each key a third.
+const MOST_METADATA: u32 = 10 * (2 * PARTITIONS as u32 + READ as u32);
+
+#[test]
+fn a_read_of_port_takes_one_round_waits_for_nothing_and_needs_constant_metadata() {
+    for (replicas, disk) in [(1, Disk::MEMORY), (1, DURABLE), (3, Disk::MEMORY), (3, DURABLE)] {
+        for freshness in [Duration::from_millis(5), Duration::from_millis(100), Duration::MAX] {
+            for seed in 0..3 {
+                let costs = costs::<Port>(seed, replicas, disk, freshness);
+                println!("{replicas} replicas, {freshness:?}: {costs:?}");
+                assert!(costs.reads > 1000 && costs.omitted > 10, "{costs:?}");
+                assert_eq!(costs.blocked, 0, "N: {costs:?}");
+                assert_eq!(costs.most_rounds, 1, "O: {costs:?}");
+                assert!(costs.most_metadata_bytes <= MOST_METADATA, "C: {costs:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_read_of_scylla_occ_takes_two_rounds_or_more() {
+    let costs = costs::<ScyllaOcc>(1, 1, Disk::MEMORY, Duration::from_millis(100));
+    assert!(costs.most_rounds > 2, "{costs:?}");
+}

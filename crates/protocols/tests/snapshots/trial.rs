@@ -1,0 +1,191 @@
+//! A trial: clients with sessions, and what goes wrong.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use serried_actor::{Protocol, Settings, Timestamp};
+use serried_history::{
+    Deletes, EventKind, History, Options, Recorder, Verdict, check_process_ordered_with,
+    check_strict_serializable_with,
+};
+use serried_model::{Geography, Guarantee, Snapshots};
+use serried_session::SnapshotOptions;
+use serried_sim::{Cluster, Configuration, Disk, Swarm};
+use serried_workload::{SnapshotLoop, SnapshotMix, attribute};
+
+use super::support;
+
+/// By then everything has to have finished.
+const LIMIT: Timestamp = Timestamp(120_000_000_000);
+
+#[derive(Clone, Copy)]
+pub(crate) struct Trial {
+    pub(crate) seed: u64,
+    /// Whether replicas crash and clients die, and not only the network fails.
+    pub(crate) crashes: bool,
+}
+
+/// What is different from one trial to another, besides its faults. Each is drawn for itself.
+struct Choices {
+    /// Where the sites are. The nearer they are, the more happens in a second.
+    place: &'static str,
+    replicas: usize,
+    partitions: u16,
+    clients: usize,
+    keys: u64,
+    writes: f64,
+    most_read: u64,
+    /// Whether few keys are in memory.
+    evicts: bool,
+    thrifty: bool,
+    elects_soon: bool,
+    /// Whether clients give operations up early.
+    impatient: bool,
+    /// How far sessions stay behind.
+    freshness: Duration,
+    /// Whether sessions move from one front end to another.
+    moves: bool,
+    /// Whether a replica is away for long now and then.
+    absences: bool,
+}
+
+impl Choices {
+    fn drawn(seed: u64) -> Choices {
+        let random = &mut Pcg64Mcg::seed_from_u64(seed);
+        let mut below = |bound: usize| random.random_range(0..bound);
+        Choices {
+            place: ["lan", "lan", "reg"][below(3)],
+            replicas: [1, 1, 3, 3, 3, 5][below(6)],
+            partitions: [1, 2, 3, 4, 4, 8][below(6)],
+            clients: 3 + below(6),
+            keys: [1, 2, 3, 4, 8, 16][below(6)],
+            writes: [0.01, 0.1, 0.3, 0.5, 0.7][below(5)],
+            most_read: [1, 2, 5, 16][below(4)],
+            evicts: below(4) == 1,
+            thrifty: below(5) < 2,
+            elects_soon: below(6) == 5,
+            impatient: below(4) == 0,
+            freshness: Duration::from_micros([0, 100, 5_000, 100_000, 1_000_000_000][below(5)]),
+            moves: below(3) == 0,
+            absences: below(3) == 0,
+        }
+    }
+}
+
+pub(crate) struct Outcome {
+    pub(crate) history: History,
+    pub(crate) hash: u64,
+    pub(crate) wrong: Option<String>,
+    /// How many writes were omitted.
+    pub(crate) omitted: usize,
+}
+
+impl Trial {
+    pub(crate) fn run<P: Protocol<Family = Snapshots>>(&self) -> Outcome {
+        let seed = self.seed;
+        let choices = Choices::drawn(seed);
+        let faults_last = Duration::from_millis(if choices.place == "lan" { 100 } else { 1000 });
+        let disk = Disk {
+            append: Duration::from_micros(5),
+            flush: Duration::from_micros(200),
+            keep_records: true,
+        };
+        let settings = Settings {
+            resident_keys: if choices.evicts { 2 } else { 1000 },
+            thrifty: choices.thrifty,
+            election_timeout_ms: if choices.elects_soon { 2 } else { 20 },
+            ..Settings::default()
+        };
+        let configuration = Configuration {
+            seed,
+            replicas: choices.replicas,
+            partitions: choices.partitions,
+            clients: choices.clients,
+            geography: Geography::named(choices.place).unwrap(),
+            disk: if self.crashes { disk } else { Disk::MEMORY },
+            settings,
+            hash_contents: true,
+            ..Configuration::default()
+        };
+        let swarm = Swarm {
+            lasts: faults_last,
+            always: std::env::var_os("SERRIED_ALWAYS").is_some(),
+            crashes: self.crashes,
+            pauses: true,
+            // A disk that is the only one is lost with all that it had.
+            lost_disks: self.crashes && choices.replicas > 1,
+            absences: self.crashes && choices.absences,
+            blackouts: self.crashes && choices.absences,
+            deaths: self.crashes,
+            jumps: if self.crashes { faults_last } else { Duration::ZERO },
+            ..Swarm::default()
+        };
+        let plan = swarm.plan(&configuration);
+        let configuration = plan.apply_to(configuration);
+        let clients = configuration.clients;
+        let mut cluster = Cluster::<P>::new(configuration);
+        cluster.follow(&plan);
+        let recorder = Arc::new(Recorder::new());
+        let deadline = Duration::from_millis(if choices.impatient { 30 } else { 60_000 });
+        let options = SnapshotOptions { deadline, freshness: choices.freshness };
+        for client in 0..clients {
+            // A front end that knows nothing yet. Those of other clients may be dead.
+            let moves = choices.moves && P::OFFERS.version_clocks;
+            let front_ends = if moves { vec![cluster.keyspace(client)] } else { Vec::new() };
+            let client_loop = SnapshotLoop {
+                session: cluster.keyspace(client).with_options(options),
+                mix: SnapshotMix {
+                    keys: choices.keys,
+                    writes: choices.writes,
+                    deletes: 0.1,
+                    most_read: choices.most_read,
+                },
+                recorder: recorder.clone(),
+                front_ends,
+                client: client as u64,
+                seed,
+                stop: Timestamp(0) + faults_last * 2,
+            };
+            cluster.spawn(client, client_loop.run());
+        }
+        support::trace(&mut cluster);
+        let stalled = cluster.run_until_done(LIMIT).err().map(|stalled| stalled.to_string());
+        let hash = cluster.event_hash();
+        drop(cluster);
+        let history = Arc::into_inner(recorder).expect("all clients are done").into_history();
+        let history = attribute(history);
+        let wrong = stalled.or_else(|| judge(P::GUARANTEE, &history).err());
+        let is_omitted = |event: &&serried_history::Event| {
+            event.kind == EventKind::Ok
+                && event.version.is_some_and(|version| version.timestamp_us % 2 == 1)
+        };
+        let omitted = history.events.iter().filter(is_omitted).count();
+        Outcome { history, hash, wrong, omitted }
+    }
+
+    /// The command that runs this trial alone.
+    pub(crate) fn replay<P: Protocol<Family = Snapshots>>(&self) -> String {
+        format!(
+            "{}; replay with SERRIED_PROTOCOL={} SERRIED_FIRST_SEED={} SERRIED_SEEDS=1 cargo test -p serried-protocols --test snapshots",
+            P::NAME,
+            P::NAME,
+            self.seed
+        )
+    }
+}
+
+fn judge(guarantee: Guarantee, history: &History) -> Result<(), String> {
+    let options = Options { deletes: Deletes::Remembered, ..Options::default() };
+    let verdict = match guarantee {
+        Guarantee::Nothing => return Ok(()),
+        Guarantee::ProcessOrdered => check_process_ordered_with(history, &options),
+        _ => check_strict_serializable_with(history, &options),
+    };
+    match verdict {
+        Verdict::Holds(_) => Ok(()),
+        Verdict::Violation(violation) => Err(violation.to_string()),
+        Verdict::Unknown { reason } => Err(format!("the checker gave up: {reason}")),
+    }
+}

@@ -1,0 +1,241 @@
+//! 004 §7: Figure 4 of *Performance-Optimal Read-Only Transactions* (PORT).
+
+use crate::claim::Quantity::{Fresh, HighestThroughput, Latency as LatencyOf, Omitted, Stale};
+use crate::claim::{Against, Claim, Quantity, Said, StaleAt};
+use crate::figure::{
+    Extent, Figure, Groups, Latency, Load, Panel, Paper, Parameter, Plot, Servers, Swept, System,
+    Times, Work,
+};
+
+const PORT: &str = "port";
+const OCC: &str = "scylla-occ";
+const PLAIN: &str = "plain";
+
+const COMPARED: &[System] = &[
+    System::new(PLAIN, "ScyllaDB"),
+    System::new(PORT, "Scylla-PORT"),
+    System::new(OCC, "Scylla-OCC"),
+];
+const PORT_ALONE: &[System] = &[System::new(PORT, "Scylla-PORT")];
+
+/// Each client of the paper makes 10 million requests.
+const PAPER: Paper = Paper {
+    number: "004",
+    name: "PORT",
+    times: Extent {
+        full: Times { warm_up_s: 0.5, measured_s: 2.0, most_operations: 200_000, deaths: None },
+        quick: Times { warm_up_s: 0.2, measured_s: 0.5, most_operations: 20_000, deaths: None },
+    },
+};
+
+/// YCSB's workload B in groups of 5 records, of 10 fields of 100 bytes each (§7.2).
+const YCSB: Groups = Groups { workload: "ycsb-groups", size: 1_000_000, theta: 0.99, writes: 0.05 };
+
+const P50: Latency = Latency::quantile(None, 0.5);
+
+/// 8 servers and 8 client machines with 32 threads each (§7.2, §7.3).
+const CONTENDED: Figure = Figure {
+    name: "",
+    number: "",
+    paper: &PAPER,
+    section: "7.3",
+    summary: "",
+    work: Work::Snapshots(YCSB),
+    geography: "lan",
+    servers: Servers { replicas: 1, partitions: 8, cores: 1 },
+    load: Load::Closed { clients: Extent { full: &[256], quick: &[256] }, patience: None },
+    panels: &[FRONTIER],
+    swept: None,
+    throughput_of: None,
+    latency: P50,
+    kinds: &[None, Some("read-only"), Some("write")],
+    plots: &[],
+    systems: COMPARED,
+    claims: &[],
+    remarks: &[],
+    common_remarks: &[CPU, ROUNDS, CLOCKS],
+};
+
+/// As in the paper: what a session reads is as old as the stable frontier.
+const FRONTIER: Panel = Panel {
+    label: "stable frontier",
+    geography: None,
+    sets: Some((Parameter::FreshnessMs, f64::INFINITY)),
+};
+
+const WRITES: Swept = Swept {
+    parameter: Parameter::Writes,
+    places: Extent { full: &[0.0, 0.05, 0.1, 0.15, 0.2, 0.25], quick: &[0.0, 0.05, 0.25] },
+    logarithmic: false,
+};
+
+const SCALE: Swept = Swept {
+    parameter: Parameter::Servers,
+    places: Extent { full: &[2.0, 4.0, 8.0, 16.0, 32.0], quick: &[4.0, 16.0] },
+    logarithmic: true,
+};
+
+const CPU: &str = "A server of the paper has 16 cores of 2.4 GHz (§7.2), and a simulated one has one. Machines are 0.1 ms apart";
+const ROUNDS: &str = "In simulation, a message costs by its bytes, and a key that is touched costs the same under every \
+     protocol. So the systems differ by rounds, retries, queues and the bytes of versionstamps, and not by what \
+     versions and promotion cost. That is measured over TCP";
+const CLOCKS: &str = "Our version clocks advance with time as well as with writes, and each simulated client has one session, \
+     which shares its clock with no other";
+
+const fn ratio(
+    x: Option<f64>,
+    (protocol, over): (&'static str, &'static str),
+    of: Quantity,
+    paper: Said,
+    source: &'static str,
+) -> Claim {
+    Claim { panel: 0, x, protocol, against: Against::Over(over), of, paper, source }
+}
+
+const fn says(x: f64, of: Quantity, paper: Said, source: &'static str) -> Claim {
+    Claim { panel: 0, x: Some(x), protocol: PORT, against: Against::Nothing, of, paper, source }
+}
+
+const VARYING: &str = "§7.3, Varying write percentage";
+const STALENESS: &str = "§7.5";
+
+pub(super) const FIGURES: &[Figure] = &[
+    Figure {
+        name: "port-fig4a",
+        number: "4a",
+        summary: "Throughput and latency as the load increases, with 5 % writes",
+        load: Load::Closed {
+            clients: Extent { full: &[8, 16, 32, 64, 128, 256, 512], quick: &[8, 64, 256] },
+            patience: None,
+        },
+        plots: &[Plot::LatencyOverThroughput { logarithmic: false }],
+        claims: &[
+            ratio(
+                None,
+                (PORT, PLAIN),
+                HighestThroughput,
+                Said::AtLeast(0.944),
+                "§7.3: at most 5.6 % less",
+            ),
+            ratio(
+                None,
+                (OCC, PORT),
+                Quantity::LowLoadLatency,
+                Said::About(2.0),
+                "§7.3: initially twice",
+            ),
+        ],
+        ..CONTENDED
+    },
+    Figure {
+        name: "port-fig4b",
+        number: "4b",
+        summary: "Throughput by the share of writes",
+        swept: Some(WRITES),
+        plots: &[Plot::OverPlaces(HighestThroughput)],
+        claims: &[
+            ratio(Some(0.0), (PORT, OCC), HighestThroughput, Said::About(2.0), VARYING),
+            ratio(Some(0.0), (PORT, PLAIN), HighestThroughput, Said::AtLeast(0.93), VARYING),
+            ratio(Some(0.05), (PORT, PLAIN), HighestThroughput, Said::AtLeast(0.93), VARYING),
+            ratio(Some(0.25), (PORT, PLAIN), HighestThroughput, Said::AtLeast(0.93), VARYING),
+            ratio(
+                Some(0.25),
+                (PORT, OCC),
+                HighestThroughput,
+                Said::About(10.0),
+                "§7.2: an order of magnitude",
+            ),
+        ],
+        ..CONTENDED
+    },
+    Figure {
+        name: "port-fig4c",
+        number: "4c",
+        summary: "Latency by the share of writes",
+        swept: Some(WRITES),
+        plots: &[Plot::OverPlaces(LatencyOf(P50))],
+        claims: &[
+            ratio(Some(0.0), (OCC, PORT), LatencyOf(P50), Said::About(2.0), VARYING),
+            ratio(Some(0.05), (PORT, PLAIN), LatencyOf(P50), Said::Below(1.07), VARYING),
+            ratio(Some(0.25), (PORT, PLAIN), LatencyOf(P50), Said::Below(1.07), VARYING),
+            says(0.25, Quantity::Rounds, Said::About(1.0), "§3.3"),
+        ],
+        ..CONTENDED
+    },
+    Figure {
+        name: "port-fig4d",
+        number: "4d",
+        section: "7.4",
+        summary: "Throughput by the number of servers, without skew",
+        work: Work::Snapshots(Groups { theta: 0.0, ..YCSB }),
+        swept: Some(SCALE),
+        panels: &[PER_SERVER],
+        plots: &[Plot::OverPlaces(HighestThroughput)],
+        claims: &[
+            ratio(Some(4.0), (PORT, PLAIN), HighestThroughput, Said::Similar, "§7.4"),
+            ratio(Some(16.0), (PORT, PLAIN), HighestThroughput, Said::Similar, "§7.4"),
+        ],
+        ..CONTENDED
+    },
+    Figure {
+        name: "port-fig4e",
+        number: "4e",
+        section: "7.4",
+        summary: "Throughput by the number of servers, with skew",
+        swept: Some(SCALE),
+        panels: &[PER_SERVER],
+        plots: &[Plot::OverPlaces(HighestThroughput), Plot::OverPlaces(Omitted)],
+        claims: &[ratio(
+            Some(16.0),
+            (PORT, PLAIN),
+            HighestThroughput,
+            Said::Above(1.0),
+            "§7.4: PORT outperforms ScyllaDB",
+        )],
+        ..CONTENDED
+    },
+    Figure {
+        name: "port-fig4f",
+        number: "4f",
+        section: "7.5",
+        summary: "How old what is read is, by the share of writes",
+        swept: Some(Swept {
+            places: Extent { full: &[0.05, 0.1, 0.15, 0.2, 0.25], quick: &[0.05, 0.25] },
+            ..WRITES
+        }),
+        panels: &[
+            FRONTIER,
+            Panel {
+                label: "100 ms behind at most",
+                geography: None,
+                sets: Some((Parameter::FreshnessMs, 100.0)),
+            },
+            Panel {
+                label: "1 ms behind at most",
+                geography: None,
+                sets: Some((Parameter::FreshnessMs, 1.0)),
+            },
+        ],
+        plots: &[
+            Plot::OverPlaces(Fresh),
+            Plot::OverPlaces(Stale(StaleAt::P90)),
+            Plot::OverPlaces(Stale(StaleAt::P99)),
+            Plot::OverPlaces(Omitted),
+        ],
+        systems: PORT_ALONE,
+        claims: &[
+            says(0.05, Fresh, Said::About(40.0), STALENESS),
+            says(0.25, Fresh, Said::AtLeast(40.0), STALENESS),
+            says(0.05, Stale(StaleAt::P90), Said::Below(500.0), STALENESS),
+            says(0.25, Stale(StaleAt::P90), Said::Below(500.0), STALENESS),
+        ],
+        ..CONTENDED
+    },
+];
+
+/// More clients with more servers, so that these have enough to do (§7.4).
+const PER_SERVER: Panel = Panel {
+    label: "32 clients a server",
+    geography: None,
+    sets: Some((Parameter::ClientsPerServer, 32.0)),
+};

@@ -1,0 +1,342 @@
+//! A keyspace with read-only transactions of many keys, and simple writes (004 §2).
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use serried_actor::Timestamp;
+use serried_model::snapshots::{Offers, Operation, Outcome, Output, Read, Shown, Written};
+use serried_model::{Key, Limits, Snapshots, Value, Versionstamp, Write, WriteToken};
+
+use super::clock::{Clock, Known};
+use super::{BadToken, SessionToken, SnapshotError, SnapshotOptions};
+use crate::call::{Answer, Call};
+use crate::{Alarm, Driver, Port, Session};
+
+/// A client's session in a keyspace of snapshots. Cheap to clone; clones are the same session, and many operations
+/// can be in progress at once.
+///
+/// In a keyspace that is `process-ordered`, everything that is done in a session takes effect in the order in which
+/// it is done: what begins after something else has ended comes after it. [`SnapshotKeyspace::session`] begins
+/// another session. A session for each end user keeps independent users independent. If they share one, each also
+/// sees what the others have seen, which may be newer.
+#[derive(Clone)]
+pub struct SnapshotKeyspace {
+    port: Arc<dyn Port<Snapshots>>,
+    limits: Limits,
+    offers: Offers,
+    options: SnapshotOptions,
+    clock: Arc<Mutex<Clock>>,
+    known: Arc<Mutex<Known>>,
+}
+
+impl Session for Snapshots {
+    type Keyspace = SnapshotKeyspace;
+    type Options = SnapshotOptions;
+    type Error = SnapshotError;
+
+    fn keyspace(port: Arc<dyn Port<Self>>, limits: Limits, offers: Offers) -> SnapshotKeyspace {
+        let (options, clock, known) = (SnapshotOptions::default(), Arc::default(), Arc::default());
+        SnapshotKeyspace { port, limits, offers, options, clock, known }
+    }
+
+    fn with_options(keyspace: &SnapshotKeyspace, options: SnapshotOptions) -> SnapshotKeyspace {
+        keyspace.with_options(options)
+    }
+
+    fn driver(keyspace: &SnapshotKeyspace) -> Arc<dyn Driver> {
+        keyspace.port.clone()
+    }
+}
+
+/// What a read-only transaction has found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ReadOnly {
+    /// The values of the keys, in their order; `None` for a key that is absent.
+    pub values: Vec<Option<Value>>,
+    /// By key, [`WriteOutcome::stamp`] of the write that the value is from. [`Versionstamp::ZERO`] if it was never
+    /// written.
+    pub stamps: Vec<Versionstamp>,
+    /// As of which versionstamp it has read.
+    pub at: Versionstamp,
+    /// How many rounds of requests it took.
+    pub rounds: u32,
+    /// How many bytes of its requests and answers were needed only to coordinate the reads.
+    pub metadata_bytes: u32,
+}
+
+/// What became of a write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WriteOutcome {
+    /// Its versionstamp; if it was omitted, that of the write which has overwritten it. Without version clocks,
+    /// another number that rises with each write of the key, or [`Versionstamp::ZERO`].
+    pub stamp: Versionstamp,
+    /// Whether a concurrent write of the key counts as a later one, and has overwritten it at once (004 §6.3). The
+    /// session sees the value of that write from now on. A write that had to be sent again may be reported as omitted
+    /// although it took effect like any other.
+    pub omitted: bool,
+}
+
+/// The answer to an operation.
+#[derive(Default)]
+struct Answered {
+    token: Option<WriteToken>,
+    outcome: Option<Outcome>,
+}
+
+impl Answer<Snapshots> for Answered {
+    fn take_in(&mut self, output: Output) -> bool {
+        match output {
+            Output::Began(token) => self.token = Some(token),
+            Output::Outcome(outcome) => self.outcome = Some(outcome),
+        }
+        self.outcome.is_some()
+    }
+}
+
+impl SnapshotKeyspace {
+    /// The same session with other options for its operations.
+    pub fn with_options(&self, options: SnapshotOptions) -> SnapshotKeyspace {
+        SnapshotKeyspace { options, ..self.clone() }
+    }
+
+    /// The options of its operations.
+    pub fn options(&self) -> &SnapshotOptions {
+        &self.options
+    }
+
+    /// Whether the protocol has version clocks, and sessions so have tokens.
+    pub fn has_version_clocks(&self) -> bool {
+        self.offers.version_clocks
+    }
+
+    /// The driver's monotonic time, for measurements.
+    pub fn now(&self) -> Timestamp {
+        self.port.now()
+    }
+
+    /// Waits until the driver's time is `at`.
+    pub fn sleep_until(&self, at: Timestamp) -> impl Future<Output = ()> + Send + 'static {
+        Alarm::at(self.port.clone(), at).wait()
+    }
+
+    fn clock(&self) -> MutexGuard<'_, Clock> {
+        self.clock.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// A new session. It need not see what this one has written or seen. The two share what they know of the servers'
+    /// version clocks, so that what each of them reads is not older than the client knows.
+    pub fn session(&self) -> SnapshotKeyspace {
+        SnapshotKeyspace { clock: Arc::default(), ..self.clone() }
+    }
+
+    /// The token by which another process can continue this session, with all that it has done so far. Operations that
+    /// are in progress are not part of it.
+    ///
+    /// # Errors
+    /// [`BadToken::NotOffered`] if the protocol has no version clocks.
+    pub fn token(&self) -> Result<SessionToken, SnapshotError> {
+        if !self.offers.version_clocks {
+            return Err(BadToken::NotOffered.into());
+        }
+        Ok(SessionToken { keyspace: self.port.keyspace_id(), at: self.clock().acknowledged() })
+    }
+
+    /// A session that continues the one whose token this is: what it does comes after all that the other had done.
+    /// All servers are asked for their version clocks, unless this session or one that shares its knowledge has heard
+    /// of anything as late.
+    ///
+    /// # Errors
+    /// [`SnapshotError::BadToken`] if the token is not of this keyspace, or no session of the keyspace can have been
+    /// given it. [`SnapshotError::NoClocks`] if the servers do not answer in time.
+    pub async fn resume(&self, token: SessionToken) -> Result<SnapshotKeyspace, SnapshotError> {
+        if !self.offers.version_clocks {
+            return Err(BadToken::NotOffered.into());
+        }
+        if token.keyspace != self.port.keyspace_id() {
+            return Err(BadToken::OfAnotherKeyspace.into());
+        }
+        let session = self.session();
+        let has_seen = self.known().has_seen(token.at);
+        if !has_seen {
+            let deadline = self.options.deadline;
+            let answer = self.call(Operation::ReadClocks, false).await;
+            let Some(Outcome::Clocks(shown)) = answer.outcome else {
+                return Err(SnapshotError::NoClocks { deadline });
+            };
+            if shown.iter().all(|(_, shown)| *shown < token.at) {
+                return Err(BadToken::OfTheFuture.into());
+            }
+            self.saw(shown);
+        }
+        session.clock().adopt(token.at);
+        Ok(session)
+    }
+
+    /// Reads keys in one read-only transaction.
+    ///
+    /// # Errors
+    /// [`SnapshotError::Unavailable`] if too few replicas answer before the deadline; [`SnapshotError::EmptyKey`] and
+    /// [`SnapshotError::TooLarge`] for keys that can't be.
+    pub async fn read_only<K: Into<Key>>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Result<Vec<Option<Value>>, SnapshotError> {
+        Ok(self.read_only_recorded(keys.into_iter().map(Into::into).collect()).await?.values)
+    }
+
+    /// As [`SnapshotKeyspace::read_only`], with the versionstamps of what was found, for histories.
+    ///
+    /// # Errors
+    /// As [`SnapshotKeyspace::read_only`].
+    pub async fn read_only_recorded(&self, keys: Vec<Key>) -> Result<ReadOnly, SnapshotError> {
+        let (mut bytes, count) = (0, keys.len());
+        for key in &keys {
+            self.limits.check_key(key)?;
+            bytes += key.len();
+            self.limits.check_transaction(key, bytes)?;
+        }
+        let Some(first) = keys.first().cloned() else {
+            let (values, stamps) = (Vec::new(), Vec::new());
+            return Ok(ReadOnly {
+                values,
+                stamps,
+                at: Versionstamp::ZERO,
+                rounds: 0,
+                metadata_bytes: 0,
+            });
+        };
+        let (now, freshness, deadline) =
+            (self.now(), self.options.freshness, self.options.deadline);
+        let at = self.clock().for_read(&self.known(), now, freshness);
+        let answer = self.call(Operation::Read { keys, at }, false).await;
+        if let Some(Outcome::Contended { rounds }) = answer.outcome {
+            return Err(SnapshotError::Contended { key: first, keys: count, rounds, deadline });
+        }
+        let Some(Outcome::Read(Read { found, at, shown, rounds, metadata_bytes })) = answer.outcome
+        else {
+            return Err(SnapshotError::Unavailable { key: first, keys: count, deadline });
+        };
+        self.saw(shown);
+        self.clock().adopt(at);
+        let (values, stamps) = found.into_iter().unzip();
+        Ok(ReadOnly { values, stamps, at, rounds, metadata_bytes })
+    }
+
+    /// Reads a key; `None` if it is absent.
+    ///
+    /// # Errors
+    /// As [`SnapshotKeyspace::read_only`].
+    pub async fn read(&self, key: impl Into<Key>) -> Result<Option<Value>, SnapshotError> {
+        let values = self.read_only([key.into()]).await?;
+        Ok(values.into_iter().next().flatten())
+    }
+
+    /// Writes a key, whatever value it has.
+    ///
+    /// # Errors
+    /// See [`SnapshotError`]. Only [`SnapshotError::Unknown`] leaves open whether it took effect.
+    pub async fn write(
+        &self,
+        key: impl Into<Key>,
+        value: impl Into<Value>,
+    ) -> Result<WriteOutcome, SnapshotError> {
+        self.write_one(Write { key: key.into(), value: Some(value.into()) }, None).await
+    }
+
+    /// Deletes a key; deleting an absent key is no error.
+    ///
+    /// # Errors
+    /// As [`SnapshotKeyspace::write`].
+    pub async fn delete(&self, key: impl Into<Key>) -> Result<WriteOutcome, SnapshotError> {
+        self.write_one(Write { key: key.into(), value: None }, None).await
+    }
+
+    /// Tries a write again that failed with [`SnapshotError::Unknown`], with the token of that error. It then takes effect
+    /// exactly once, unless the keyspace promises nothing. It must be the same write. Any session of any client may try
+    /// it, until one was told its outcome. What this session does afterwards comes after the write. It may come before
+    /// what this session has done.
+    ///
+    /// # Errors
+    /// [`SnapshotError::Forgotten`] if it is too late to try again, or the token is one of a keyspace with another
+    /// protocol. Otherwise as [`SnapshotKeyspace::write`].
+    pub async fn retry(
+        &self,
+        write: Write,
+        token: WriteToken,
+    ) -> Result<WriteOutcome, SnapshotError> {
+        self.write_one(write, Some(token)).await
+    }
+
+    /// Carries out writes together. A protocol without write transactions can do one.
+    ///
+    /// # Errors
+    /// [`SnapshotError::ManyWrites`] if there are several. Otherwise as [`SnapshotKeyspace::write`].
+    pub async fn write_all(
+        &self,
+        writes: impl IntoIterator<Item = Write>,
+    ) -> Result<Option<WriteOutcome>, SnapshotError> {
+        let mut writes: Vec<Write> = writes.into_iter().collect();
+        match (writes.pop(), writes.len()) {
+            (None, _) => Ok(None),
+            (Some(write), 0) => self.write_one(write, None).await.map(Some),
+            (Some(_), others) => Err(SnapshotError::ManyWrites { writes: others + 1 }),
+        }
+    }
+
+    async fn write_one(
+        &self,
+        write: Write,
+        token: Option<WriteToken>,
+    ) -> Result<WriteOutcome, SnapshotError> {
+        let (key, deadline) = (write.key.clone(), self.options.deadline);
+        self.limits.check_key(&key)?;
+        self.limits.check_value_bytes(&key, write.value.as_ref().map_or(0, Value::len))?;
+        if let Some(reason) = self.port.obstacle() {
+            return Err(match token {
+                // An earlier try may have taken effect.
+                Some(token) => SnapshotError::Unknown { key, token, deadline },
+                None => SnapshotError::ReadOnly { reason },
+            });
+        }
+        let at = self.clock().for_write(&self.known(), self.now(), self.options.freshness);
+        let answer = self.call(Operation::Write { write, at, token }, true).await;
+        let unavailable = || SnapshotError::Unavailable { key: key.clone(), keys: 1, deadline };
+        let named = token.or(answer.token);
+        Err(match (answer.outcome, named) {
+            (Some(Outcome::Written(Written { stamp, omitted, shown })), _) => {
+                self.saw(shown);
+                self.clock().adopt(shown.map_or(Versionstamp::ZERO, |(_, shown)| shown));
+                return Ok(WriteOutcome { stamp, omitted });
+            }
+            (Some(Outcome::ClockSkew { ahead_us }), _) => SnapshotError::ClockSkew { ahead_us },
+            (Some(Outcome::Forgotten), Some(token)) => SnapshotError::Forgotten { key, token },
+            // Another try may have taken effect, even if this one has not.
+            (Some(Outcome::Unknown), Some(token)) => {
+                SnapshotError::Unknown { key, token, deadline }
+            }
+            (_, _) => match token {
+                Some(token) => SnapshotError::Unknown { key, token, deadline },
+                None => unavailable(),
+            },
+        })
+    }
+
+    /// Servers have shown their clocks.
+    fn saw(&self, shown: impl IntoIterator<Item = Shown>) {
+        let (now, mut known) = (self.now(), self.known());
+        shown.into_iter().for_each(|shown| known.saw(shown, now));
+    }
+
+    async fn call(&self, operation: Operation, writes: bool) -> Answered {
+        let call = Call {
+            operation,
+            give_up: Operation::GiveUp,
+            answers_when_given_up: writes,
+            deadline: self.options.deadline,
+        };
+        call.answer(&self.port).await.unwrap_or_default()
+    }
+}

@@ -1,0 +1,184 @@
+//! Sessions in keyspaces of snapshots. The tests play the coordinator.
+
+use core::future::Future;
+use core::pin::Pin;
+use core::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serried_model::snapshots::{Offers, Operation, Outcome, Output, Read, Written};
+use serried_model::{Key, Snapshots, Value, Versionstamp, Write, WriteToken};
+
+use super::{BadToken, SessionToken, SnapshotError, SnapshotKeyspace, WriteOutcome};
+
+type Script = crate::script::Script<Snapshots>;
+
+fn script() -> (Arc<Script>, SnapshotKeyspace) {
+    Script::offering(Offers { version_clocks: true })
+}
+
+fn poll<T>(future: &mut Pin<Box<impl Future<Output = T>>>) -> Poll<T> {
+    future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+}
+
+fn ready<T>(future: &mut Pin<Box<impl Future<Output = T>>>) -> T {
+    match poll(future) {
+        Poll::Ready(done) => done,
+        Poll::Pending => panic!("it is over"),
+    }
+}
+
+fn stamp(ms: u64) -> Versionstamp {
+    Versionstamp::ZERO.after(Duration::from_millis(ms))
+}
+
+/// Reads a key, which is there at `at`, while the clock of partition 0 shows `shown`. Returns as of when it was
+/// requested.
+fn read(
+    script: &Script,
+    session: &SnapshotKeyspace,
+    at: Versionstamp,
+    shown: Versionstamp,
+) -> Option<Versionstamp> {
+    let mut reading = Box::pin(session.read("x"));
+    assert!(poll(&mut reading).is_pending());
+    let operations = script.take_operations();
+    let [Operation::Read { at: requested, .. }] = operations[..] else { panic!("{operations:?}") };
+    let found = vec![(Some(Value::from("1")), at)];
+    let outcome =
+        Outcome::Read(Read { found, at, shown: vec![(0, shown)], rounds: 1, metadata_bytes: 9 });
+    script.tell_last(Output::Outcome(outcome));
+    assert_eq!(ready(&mut reading).unwrap(), Some(Value::from("1")));
+    script.take_operations();
+    requested
+}
+
+/// Writes a key. Returns what was requested.
+fn write(
+    script: &Script,
+    session: &SnapshotKeyspace,
+    outcome: WriteOutcome,
+) -> Option<Versionstamp> {
+    let mut writing = Box::pin(session.write("x", "1"));
+    assert!(poll(&mut writing).is_pending());
+    let operations = script.take_operations();
+    let [Operation::Write { at, .. }] = operations[..] else { panic!("{operations:?}") };
+    let WriteOutcome { stamp, omitted } = outcome;
+    let written = Written { stamp, omitted, shown: Some((0, stamp)) };
+    script.tell_last(Output::Outcome(Outcome::Written(written)));
+    assert_eq!(ready(&mut writing).unwrap(), outcome);
+    script.take_operations();
+    at
+}
+
+#[test]
+fn a_session_never_reads_before_what_it_has_written_or_read() {
+    let (script, session) = script();
+    assert_eq!(read(&script, &session, stamp(3), stamp(5)), None, "it knows of no server yet");
+    assert_eq!(read(&script, &session, stamp(5), stamp(5)), Some(stamp(5)));
+    let placed = WriteOutcome { stamp: stamp(9), omitted: false };
+    assert_eq!(write(&script, &session, placed), Some(stamp(5).next()));
+    assert_eq!(read(&script, &session, stamp(9), stamp(9)), Some(stamp(9)));
+    // It adopts the place of the write that its own was omitted for.
+    let omitted = WriteOutcome { stamp: stamp(20), omitted: true };
+    assert_eq!(write(&script, &session, omitted), Some(stamp(9).next()));
+    assert_eq!(read(&script, &session.clone(), stamp(20), stamp(20)), Some(stamp(20)));
+    // Another session need not see that.
+    let other = session.session();
+    assert_eq!(read(&script, &other, stamp(20), stamp(20)), Some(stamp(20)), "the frontier");
+    assert_eq!(other.token().unwrap().at, stamp(20));
+}
+
+#[test]
+fn a_session_is_resumed_with_all_that_was_acknowledged_to_it() {
+    let (script, session) = script();
+    read(&script, &session, stamp(3), stamp(5));
+    write(&script, &session, WriteOutcome { stamp: stamp(9), omitted: false });
+    let token = session.token().unwrap();
+    let (elsewhere, other) = self::script();
+    let mut resuming = Box::pin(other.resume(token));
+    assert!(poll(&mut resuming).is_pending());
+    assert_eq!(elsewhere.take_operations(), [Operation::ReadClocks]);
+    let shown = vec![(0, stamp(4)), (1, stamp(9))];
+    elsewhere.tell_last(Output::Outcome(Outcome::Clocks(shown)));
+    let resumed = ready(&mut resuming).unwrap();
+    elsewhere.take_operations();
+    assert_eq!(read(&elsewhere, &resumed, stamp(9), stamp(9)), Some(stamp(9)));
+    // This client has heard of something as late by now.
+    let mut again = Box::pin(resumed.resume(token));
+    assert_eq!(ready(&mut again).unwrap().token().unwrap(), token);
+}
+
+#[test]
+fn a_token_of_the_future_or_of_another_keyspace_is_refused() {
+    let (script, session) = script();
+    let token = SessionToken { keyspace: 0, at: stamp(50) };
+    let mut resuming = Box::pin(session.resume(token));
+    assert!(poll(&mut resuming).is_pending());
+    let shown = vec![(0, stamp(4)), (1, stamp(49))];
+    script.tell_last(Output::Outcome(Outcome::Clocks(shown)));
+    let error = ready(&mut resuming).err().unwrap();
+    assert!(matches!(error, SnapshotError::BadToken(BadToken::OfTheFuture)), "{error}");
+    assert!(error.to_string().ends_with("begin a new session"), "{error}");
+    let other = SessionToken { keyspace: 1, at: stamp(1) };
+    let error = ready(&mut Box::pin(session.resume(other))).err().unwrap();
+    assert!(matches!(error, SnapshotError::BadToken(BadToken::OfAnotherKeyspace)), "{error}");
+    let (_, without) = Script::offering(Offers { version_clocks: false });
+    for error in [without.token().err(), ready(&mut Box::pin(without.resume(token))).err()] {
+        assert!(matches!(error, Some(SnapshotError::BadToken(BadToken::NotOffered))));
+    }
+}
+
+#[test]
+fn a_write_whose_outcome_is_unknown_is_tried_again_with_its_token() {
+    let (script, session) = script();
+    let token = WriteToken::Requested(stamp(7));
+    let mut writing = Box::pin(session.delete("x"));
+    assert!(poll(&mut writing).is_pending());
+    script.tell_last(Output::Began(token));
+    script.advance(Duration::from_secs(11));
+    assert!(poll(&mut writing).is_pending(), "it waits for its coordinator's answer");
+    assert_eq!(script.take_operations()[1..], [Operation::GiveUp]);
+    script.tell_last(Output::Outcome(Outcome::Unknown));
+    let error = ready(&mut writing).unwrap_err();
+    let SnapshotError::Unknown { token: named, .. } = error else { panic!("{error}") };
+    assert_eq!(named, token);
+    script.take_operations();
+    let write = Write { key: Key::from("x"), value: None };
+    let mut again = Box::pin(session.retry(write, token));
+    assert!(poll(&mut again).is_pending());
+    let operations = script.take_operations();
+    assert!(
+        matches!(operations[..], [Operation::Write { token: Some(sent), .. }] if sent == token),
+        "{operations:?}"
+    );
+    // It is not known whether the first try has taken effect.
+    script.tell_last(Output::Outcome(Outcome::NoEffect));
+    assert!(matches!(ready(&mut again), Err(SnapshotError::Unknown { .. })));
+}
+
+#[test]
+fn what_the_family_does_not_have_is_refused_with_the_alternative() {
+    let (script, session) = script();
+    let write = |key: &str| Write { key: Key::from(key), value: None };
+    let error = ready(&mut Box::pin(session.write_all([write("x"), write("y")]))).unwrap_err();
+    let text = error.to_string();
+    assert!(text.starts_with("a write of 2 keys at once is a transaction"), "{text}");
+    assert!(text.contains("a keyspace of transactions"), "{text}");
+    let empty = ready(&mut Box::pin(session.read(""))).unwrap_err();
+    assert!(matches!(empty, SnapshotError::EmptyKey));
+    let long = ready(&mut Box::pin(session.write("x", "123456789"))).unwrap_err();
+    assert!(matches!(long, SnapshotError::TooLarge(_)), "{long}");
+    assert_eq!(script.take_operations(), []);
+    assert_eq!(ready(&mut Box::pin(session.read_only(Vec::<Key>::new()))).unwrap(), []);
+}
+
+#[test]
+fn a_read_that_is_not_answered_names_its_first_key_and_how_many_there_are() {
+    let (script, session) = script();
+    let mut reading = Box::pin(session.read_only(["x", "y", "z"]));
+    assert!(poll(&mut reading).is_pending());
+    script.advance(Duration::from_secs(11));
+    let error = ready(&mut reading).unwrap_err().to_string();
+    assert_eq!(error, "too few replicas answered within 10s, waiting for `x` and 2 other keys");
+}

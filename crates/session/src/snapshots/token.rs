@@ -1,0 +1,93 @@
+//! The token of a session, by which another process continues it (004 §6.5, "Failures").
+
+use core::fmt;
+use core::str::FromStr;
+
+use serried_model::Versionstamp;
+
+/// What a session has to see, in a form that can be stored and sent: as a cookie, for example. A session that is
+/// [resumed](crate::SnapshotKeyspace::resume) with it sees all that the other one has written and read.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct SessionToken {
+    /// The keyspace of the session.
+    pub(super) keyspace: u64,
+    /// The highest versionstamp that was acknowledged to it.
+    pub(super) at: Versionstamp,
+}
+
+/// The first part of a token.
+const FORM: &str = "s1";
+
+impl SessionToken {
+    fn checksum(self) -> u32 {
+        let mut hasher = crc32fast::Hasher::new();
+        hasher.update(FORM.as_bytes());
+        hasher.update(&self.keyspace.to_le_bytes());
+        hasher.update(&self.at.0.to_le_bytes());
+        hasher.finalize()
+    }
+}
+
+/// Four parts of digits and small letters, with hyphens between them.
+impl fmt::Display for SessionToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{FORM}-{:x}-{:x}-{:08x}", self.keyspace, self.at.0, self.checksum())
+    }
+}
+
+impl FromStr for SessionToken {
+    type Err = BadToken;
+
+    fn from_str(text: &str) -> Result<SessionToken, BadToken> {
+        let parts: Vec<&str> = text.trim().split('-').collect();
+        let [FORM, keyspace, at, checksum] = parts[..] else { return Err(BadToken::Damaged) };
+        let number = |text| u64::from_str_radix(text, 16).map_err(|_| BadToken::Damaged);
+        let token = SessionToken { keyspace: number(keyspace)?, at: Versionstamp(number(at)?) };
+        match number(checksum)? == u64::from(token.checksum()) {
+            true => Ok(token),
+            false => Err(BadToken::Damaged),
+        }
+    }
+}
+
+/// Why the token of a session is refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum BadToken {
+    /// It is not as a session has given it out.
+    #[error("it is not as a session has given it out: some of it is missing or changed")]
+    Damaged,
+    /// It belongs to another keyspace, or to one of another cluster, or to a former one of that name.
+    #[error(
+        "it belongs to another keyspace: one of another name or cluster, or one that was dropped"
+    )]
+    OfAnotherKeyspace,
+    /// No session of this keyspace can have been given it.
+    #[error(
+        "it is from the future: the keyspace has given out no versionstamp as high; was its data restored from a backup?"
+    )]
+    OfTheFuture,
+    /// The protocol has no version clocks.
+    #[error("the protocol of this keyspace has no version clocks, and so no tokens of sessions")]
+    NotOffered,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_survives_its_text_and_no_change_of_it_goes_unnoticed() {
+        let token = SessionToken { keyspace: 0x1234_5678_9abc_def0, at: Versionstamp(77 << 10) };
+        let text = token.to_string();
+        assert_eq!(text.parse(), Ok(token));
+        assert_eq!(format!(" {text}\n").parse(), Ok(token));
+        for at in 0..text.len() {
+            let mut changed = text.clone().into_bytes();
+            changed[at] = if changed[at] == b'7' { b'8' } else { b'7' };
+            let changed = String::from_utf8(changed).unwrap();
+            assert_eq!(changed.parse::<SessionToken>(), Err(BadToken::Damaged), "{changed}");
+            let cut = &text[..at];
+            assert_eq!(cut.parse::<SessionToken>(), Err(BadToken::Damaged), "{cut}");
+        }
+    }
+}
