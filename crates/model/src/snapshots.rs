@@ -45,12 +45,6 @@ impl Versionstamp {
         Versionstamp(self.0.saturating_add(1))
     }
 
-    /// The one right before it, of whatever partition.
-    #[must_use]
-    pub fn previous(self) -> Versionstamp {
-        Versionstamp(self.0.saturating_sub(1))
-    }
-
     fn ticks(duration: Duration) -> u64 {
         let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         (ns >> Self::TICK_BITS).saturating_mul(1 << Self::PARTITION_BITS)
@@ -71,12 +65,6 @@ impl Versionstamp {
     #[must_use]
     pub fn before(self, duration: Duration) -> Versionstamp {
         Versionstamp(self.0.saturating_sub(Self::ticks(duration)))
-    }
-
-    /// How much time passes on a clock from `earlier` to this one.
-    pub fn since(self, earlier: Versionstamp) -> Duration {
-        let ticks = self.0.saturating_sub(earlier.0) >> Self::PARTITION_BITS;
-        Duration::from_nanos(ticks.saturating_mul(1 << Self::TICK_BITS))
     }
 }
 
@@ -242,8 +230,6 @@ mod tests {
         let later = at.after(Duration::from_micros(1));
         assert_eq!(later, Versionstamp(6 << 10 | 7));
         assert_eq!(later.before(Duration::from_micros(1)), at);
-        assert_eq!(later.since(at), Duration::from_nanos(768));
-        assert_eq!(at.since(later), Duration::ZERO);
         assert_eq!(at.before(Duration::from_secs(1)), Versionstamp::ZERO);
         assert_eq!(at.after(Duration::MAX), Versionstamp(u64::MAX));
     }
