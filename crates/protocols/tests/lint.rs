@@ -63,11 +63,14 @@ fn shipped(text: &str) -> String {
     text.lines().map(code).collect::<Vec<_>>().join("\n")
 }
 
-/// Whether the protocol of this module and name is named in a text.
+/// Whether the protocol of this module and name is named in a text of another crate, which may have a module of its
+/// own with that name (`crate::port`).
 fn is_named(text: &str, module: &str, name: &str) -> bool {
     let path = format!("{module}::");
     let is_word = |(at, _): (usize, &str)| {
-        !text[..at].ends_with(|before: char| before.is_alphanumeric() || before == '_')
+        let before = &text[..at];
+        let is_longer = before.ends_with(|before: char| before.is_alphanumeric() || before == '_');
+        !is_longer && !before.ends_with("crate::")
     };
     text.match_indices(&path).any(is_word) || text.contains(&format!("\"{name}\""))
 }
@@ -111,5 +114,7 @@ fn a_protocol_is_found_by_its_module_and_by_its_name() {
     assert!(is_named("use crate::occ::Occ;", "occ", "occ"));
     assert!(is_named("let name = \"occ\";", "occ", "occ"));
     assert!(!is_named("let name = \"occurs\"; tocc::x", "occ", "occ"));
+    assert!(!is_named("use crate::port::Port;", "port", "port"));
+    assert!(is_named("use serried_protocols::port::Port;", "port", "port"));
     assert_eq!(shipped("a // \"occ\"\n#[cfg(test)]\nmod tests;"), "a ");
 }
