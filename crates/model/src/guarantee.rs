@@ -18,18 +18,23 @@ pub enum Guarantee {
     /// Equivalent to a serial order in which the transactions of each session are in the order of the session (004 §6).
     /// A session may not see the latest writes of others.
     ProcessOrdered,
+    /// Causal, with convergence: a transaction sees others whole, and each one together with all that it depends on. What
+    /// a session does comes after what it has done and seen before. Of writes of one key, all sessions take the same
+    /// one for the later. Sessions may see independent writes in different orders (004 §8).
+    Causal,
     /// No guarantee: an operation may see any part of what others do.
     Nothing,
 }
 
 impl Guarantee {
     /// All of them.
-    pub const ALL: [Guarantee; 6] = [
+    pub const ALL: [Guarantee; 7] = [
         Guarantee::StrictSerializable,
         Guarantee::Serializable,
         Guarantee::Linearizable,
         Guarantee::RegularSequential,
         Guarantee::ProcessOrdered,
+        Guarantee::Causal,
         Guarantee::Nothing,
     ];
 
@@ -46,6 +51,7 @@ impl Guarantee {
             Guarantee::Linearizable => "linearizable",
             Guarantee::RegularSequential => "regular-sequential",
             Guarantee::ProcessOrdered => "process-ordered",
+            Guarantee::Causal => "causal",
             Guarantee::Nothing => "none",
         }
     }

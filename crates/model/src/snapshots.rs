@@ -84,13 +84,18 @@ pub enum Operation {
         /// What the session's version clock shows: the transaction must not read an earlier state. `None` if the
         /// session has not heard from any server yet.
         at: Option<Versionstamp>,
+        /// The session, and what it must see of its own. Only for [`VersionClocks::Safe`].
+        own: Own,
     },
-    /// Write or delete a key. The answers are [`Output::Began`] and then [`Outcome::Written`].
+    /// Write or delete keys: several at once only if the protocol has write transactions. The answers are
+    /// [`Output::Began`] and then [`Outcome::Written`].
     Write {
-        /// The write.
-        write: Write,
-        /// What the session's version clock shows: the write's place must not be before it. `None` as for a read.
+        /// The writes, at least one; of different keys.
+        writes: Vec<Write>,
+        /// What the session's version clock shows: the writes' place must not be before it. `None` as for a read.
         at: Option<Versionstamp>,
+        /// The number of the session. Only for [`VersionClocks::Safe`].
+        session: u64,
         /// The token of the write, if it was tried before and it is not known whether it took effect.
         token: Option<WriteToken>,
     },
@@ -98,6 +103,17 @@ pub enum Operation {
     ReadClocks,
     /// Give the operation up. The answer is an [`Output::Outcome`]. It is ignored if the operation has ended.
     GiveUp,
+}
+
+/// A session, as far as its reads depend on it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Own {
+    /// The number of the session, which is random.
+    pub session: u64,
+    /// Of its own writes, it must see those that are not after this.
+    pub written: Versionstamp,
+    /// How old what the client knows of a server may be.
+    pub freshness: Duration,
 }
 
 /// One answer of a coordinator to a session.
@@ -116,13 +132,16 @@ pub enum WriteToken {
     Requested(Versionstamp),
     /// An id that its client has given it.
     Named(Version),
+    /// The versionstamp with which it was requested, and the number of its session.
+    OfSession(Versionstamp, u64),
 }
 
-/// `v` and the versionstamp, or the id.
+/// `v` and the versionstamp, perhaps with a hyphen and the session, or the id.
 impl fmt::Display for WriteToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             WriteToken::Requested(at) => write!(f, "v{at}"),
+            WriteToken::OfSession(at, session) => write!(f, "v{at}-{session:x}"),
             WriteToken::Named(id) => id.fmt(f),
         }
     }
@@ -133,6 +152,11 @@ impl core::str::FromStr for WriteToken {
 
     fn from_str(text: &str) -> Result<WriteToken, String> {
         let wrong = || format!("`{text}` is no token of a write: v123 or 123.4, for example");
+        if let Some((at, session)) = text.strip_prefix('v').and_then(|text| text.split_once('-')) {
+            let at = at.parse().map(Versionstamp).map_err(|_| wrong())?;
+            let session = u64::from_str_radix(session, 16).map_err(|_| wrong())?;
+            return Ok(WriteToken::OfSession(at, session));
+        }
         if let Some(at) = text.strip_prefix('v') {
             return at.parse().map(Versionstamp).map(WriteToken::Requested).map_err(|_| wrong());
         }
@@ -205,8 +229,22 @@ pub struct Written {
 /// The optional operations that a protocol offers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Offers {
-    /// Whether its sessions have version clocks, and so tokens that continue them elsewhere.
-    pub version_clocks: bool,
+    /// The version clocks of its sessions.
+    pub version_clocks: VersionClocks,
+    /// Whether a session can write several keys at once.
+    pub write_transactions: bool,
+}
+
+/// What kind of version clocks the sessions of a protocol have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum VersionClocks {
+    /// None, and so no tokens that continue sessions elsewhere.
+    None,
+    /// A session chooses as of when it reads, and servers place later writes after that (004 §6).
+    Promoted,
+    /// The coordinator chooses as of when a session reads, among what all servers have made safe. Of its own writes
+    /// the session sees later ones, too (004 §8).
+    Safe,
 }
 
 #[cfg(test)]
@@ -258,10 +296,11 @@ mod tests {
     #[test]
     fn a_token_survives_its_text() {
         let named = WriteToken::Named(Version { timestamp_us: 5, coordinator: NodeId(9) });
-        for token in [WriteToken::Requested(Versionstamp(77)), named] {
+        let of_session = WriteToken::OfSession(Versionstamp(77), u64::MAX);
+        for token in [WriteToken::Requested(Versionstamp(77)), named, of_session] {
             assert_eq!(token.to_string().parse(), Ok(token));
         }
-        for wrong in ["", "v", "vx", "5", "v5.9"] {
+        for wrong in ["", "v", "vx", "5", "v5.9", "v5-", "v-5", "v5-x"] {
             assert!(wrong.parse::<WriteToken>().is_err(), "{wrong}");
         }
     }

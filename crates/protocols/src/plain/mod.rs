@@ -14,7 +14,7 @@
 //! What was acknowledged is not lost: it is in the logs of a majority.
 
 use serried_actor::{Group, Protocol, Settings};
-use serried_model::snapshots::Offers;
+use serried_model::snapshots::{Offers, VersionClocks};
 use serried_model::{Guarantee, NodeId, Snapshots};
 
 use crate::Mutated;
@@ -37,7 +37,8 @@ impl Protocol for Plain {
         "simple reads and writes: what read-only transactions cost is what they do more than this";
     const GUARANTEE: Guarantee = Guarantee::Nothing;
     type Family = Snapshots;
-    const OFFERS: Offers = Offers { version_clocks: false };
+    const OFFERS: Offers =
+        Offers { version_clocks: VersionClocks::None, write_transactions: false };
     const HAS_LEADERS: bool = true;
     type Message = Message;
     type Coordinator = Coordinator;

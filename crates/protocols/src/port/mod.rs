@@ -74,7 +74,7 @@
 //!   below the versionstamp of the write that it was omitted for. Here, what is shown is never below its place.
 
 use serried_actor::{Group, Protocol, Settings};
-use serried_model::snapshots::Offers;
+use serried_model::snapshots::{Offers, VersionClocks};
 use serried_model::{Guarantee, NodeId, Snapshots, Versionstamp};
 
 use crate::Mutated;
@@ -98,7 +98,8 @@ impl Protocol for Port {
     const SUMMARY: &'static str = "read-only transactions in one round that never wait, and simple writes, in the order of each session";
     const GUARANTEE: Guarantee = Guarantee::ProcessOrdered;
     type Family = Snapshots;
-    const OFFERS: Offers = Offers { version_clocks: true };
+    const OFFERS: Offers =
+        Offers { version_clocks: VersionClocks::Promoted, write_transactions: false };
     const HAS_LEADERS: bool = true;
     type Message = Message;
     type Coordinator = Coordinator;

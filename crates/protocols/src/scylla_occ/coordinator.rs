@@ -253,11 +253,12 @@ impl Coordinate<Snapshots> for Coordinator {
                 self.operations.insert(txn, Running::Read(reading));
                 self.begin_round(txn, cx);
             }
-            Operation::Write { write, token, .. } => {
+            Operation::Write { mut writes, token, .. } => {
+                let write = writes.pop().expect("sessions write something");
                 let token = match token {
                     Some(WriteToken::Named(id)) => id,
                     // It is of a keyspace with another protocol.
-                    Some(WriteToken::Requested(_)) => {
+                    Some(WriteToken::Requested(_) | WriteToken::OfSession(..)) => {
                         return cx.output((txn, Output::Outcome(Outcome::Forgotten)));
                     }
                     None => self.tokens.next(cx.id(), cx.clock()),

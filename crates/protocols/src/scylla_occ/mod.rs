@@ -30,7 +30,7 @@ mod coordinator;
 mod tests;
 
 use serried_actor::{Group, Protocol, Settings};
-use serried_model::snapshots::Offers;
+use serried_model::snapshots::{Offers, VersionClocks};
 use serried_model::{Access, Guarantee, NodeId, Snapshots};
 use serried_parts::Stamped;
 
@@ -64,7 +64,8 @@ impl Protocol for ScyllaOcc {
         "read-only transactions that read until two rounds find the same, and simple writes";
     const GUARANTEE: Guarantee = Guarantee::StrictSerializable;
     type Family = Snapshots;
-    const OFFERS: Offers = Offers { version_clocks: false };
+    const OFFERS: Offers =
+        Offers { version_clocks: VersionClocks::None, write_transactions: false };
     const HAS_LEADERS: bool = true;
     const FORGETS_BY_CLIENT_CLOCKS: bool = true;
     type Message = Message;

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use serried_actor::{Group, Settings};
-use serried_model::snapshots::{Operation, Outcome, Output};
+use serried_model::snapshots::{Operation, Outcome, Output, Own};
 use serried_model::{Key, NodeId, Value, Write};
 
 use super::{Coordinator, Message, Mutation, Replica};
@@ -28,7 +28,11 @@ fn net(mutation: Mutated<Mutation>) -> Net {
 
 fn write(net: &mut Net, txn: u64, key: &str, value: &str) {
     let write = Write { key: Key::from(key), value: Some(Value::from(value)) };
-    net.operate(1, txn, Operation::Write { write, at: None, token: None });
+    net.operate(
+        1,
+        txn,
+        Operation::Write { writes: vec![write], session: 0, at: None, token: None },
+    );
     let from = client_id(1);
     net.settle_where(|(sender, receiver, _)| *sender == from || *receiver == from);
     net.outputs.clear();
@@ -50,7 +54,7 @@ fn reading(mutation: Mutated<Mutation>) -> Net {
     let keys = ["a", "b", "c", "d"];
     keys.iter().zip(1..).for_each(|(key, txn)| write(&mut net, txn, key, "1"));
     let all = keys.iter().map(|key| Key::from(*key)).collect();
-    net.operate(0, 1, Operation::Read { keys: all, at: None });
+    net.operate(0, 1, Operation::Read { keys: all, at: None, own: Own::default() });
     net
 }
 
@@ -121,7 +125,11 @@ fn a_leader_that_may_be_deposed_answers_no_read() {
     for (from, to) in [(0, 1), (0, 2), (1, 0), (2, 0)] {
         net.cut.insert((NodeId(from), NodeId(to)));
     }
-    net.operate(0, 1, Operation::Read { keys: vec![Key::from("a")], at: None });
+    net.operate(
+        0,
+        1,
+        Operation::Read { keys: vec![Key::from("a")], at: None, own: Own::default() },
+    );
     net.settle();
     assert_eq!(read(&mut net), None, "it can't know whether it still leads");
 }

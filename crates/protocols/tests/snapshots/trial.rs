@@ -10,6 +10,7 @@ use serried_history::{
     Deletes, EventKind, History, Options, Recorder, Verdict, check_process_ordered_with,
     check_strict_serializable_with,
 };
+use serried_model::snapshots::VersionClocks;
 use serried_model::{Geography, Guarantee, Snapshots};
 use serried_session::SnapshotOptions;
 use serried_sim::{Cluster, Configuration, Disk, Swarm};
@@ -132,7 +133,7 @@ impl Trial {
         let options = SnapshotOptions { deadline, freshness: choices.freshness };
         for client in 0..clients {
             // A front end that knows nothing yet. Those of other clients may be dead.
-            let moves = choices.moves && P::OFFERS.version_clocks;
+            let moves = choices.moves && P::OFFERS.version_clocks != VersionClocks::None;
             let front_ends = if moves { vec![cluster.keyspace(client)] } else { Vec::new() };
             let client_loop = SnapshotLoop {
                 session: cluster.keyspace(client).with_options(options),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serried_actor::{Protocol, Timestamp};
+use serried_model::snapshots::VersionClocks;
 use serried_model::{Geography, Snapshots};
 use serried_protocols::Visitor;
 use serried_session::SnapshotOptions;
@@ -125,7 +126,8 @@ impl Visitor<Snapshots> for Run<'_> {
             (Duration::from_secs_f64(point.warm_up_s), Duration::from_secs_f64(point.measured_s));
         let window = Window::new(Timestamp(0), warm_up, measured, Duration::ZERO);
         let measurement = Arc::new(Measurement::new(window));
-        let staleness = P::OFFERS.version_clocks.then(|| Arc::new(Staleness::default()));
+        let staleness = (P::OFFERS.version_clocks != VersionClocks::None)
+            .then(|| Arc::new(Staleness::default()));
         let freshness =
             point.freshness_ms.map_or(Duration::MAX, |ms| Duration::from_secs_f64(ms / 1e3));
         let options = SnapshotOptions { deadline: Duration::from_secs(3600), freshness };

@@ -51,12 +51,30 @@ pub(super) struct Clock {
     versionstamp: Versionstamp,
     /// The same without what was requested and not answered.
     acknowledged: Versionstamp,
+    /// What the session has written, if that is apart: see [`Clock::wrote`].
+    written: Versionstamp,
 }
 
 impl Clock {
     /// The highest versionstamp that was acknowledged to the session.
     pub(super) fn acknowledged(&self) -> Versionstamp {
         self.acknowledged
+    }
+
+    /// What the session must see of its own writes.
+    pub(super) fn written(&self) -> Versionstamp {
+        self.written
+    }
+
+    /// The session must see its own write with this versionstamp, and so all its own that are not after it. What others
+    /// have written up to then it need not see. For [`serried_model::snapshots::VersionClocks::Safe`].
+    pub(super) fn wrote(&mut self, stamp: Versionstamp) {
+        self.written = self.written.max(stamp);
+    }
+
+    /// After which versionstamp all must be that the session writes from now on.
+    pub(super) fn before_writes(&self) -> Versionstamp {
+        self.acknowledged.max(self.written)
     }
 
     /// As of when the next transaction reads: the stable frontier, unless it is too far behind. `None` if no server

@@ -52,11 +52,13 @@ pub enum SnapshotError {
     /// effect. If it is tried again with its token ([`crate::SnapshotKeyspace::retry`]), it takes effect exactly
     /// once, unless the keyspace promises nothing.
     #[error(
-        "the write {token} of `{key}` may or may not have taken effect: its outcome was not known within {deadline:?}; try it again with its token"
+        "the write {token} of `{key}`{} may or may not have taken effect: its outcome was not known within {deadline:?}; try it again with its token", others(*.keys)
     )]
     Unknown {
-        /// The key.
+        /// The first key.
         key: Key,
+        /// How many keys it writes.
+        keys: usize,
         /// Names the write.
         token: WriteToken,
         /// The deadline that was set.
@@ -80,15 +82,21 @@ pub enum SnapshotError {
     },
     /// A transaction with several writes. Nothing was sent.
     #[error(
-        "a write of {writes} keys at once is a transaction, and this keyspace has single writes: write one key after the other, or use a keyspace of transactions"
+        "a write of {writes} keys at once is a transaction, and this keyspace has single writes: write one key after the other, or use a keyspace that is causal and has write transactions, or a keyspace of transactions"
     )]
     ManyWrites {
         /// How many keys it writes.
         writes: usize,
     },
+    /// A transaction that writes a key twice. Nothing was sent.
+    #[error("the transaction writes `{key}` twice: leave out the write that comes first")]
+    TwiceWritten {
+        /// The key.
+        key: Key,
+    },
     /// A transaction that reads and writes. Nothing was sent.
     #[error(
-        "a transaction that reads and writes is not possible in this keyspace, which has read-only transactions and single writes: use a keyspace of transactions"
+        "a transaction that reads and writes is not possible in this keyspace, which has transactions that read and others that write: use a keyspace of transactions, which is serializable or strict-serializable"
     )]
     ReadsAndWrites,
     /// A session can't be resumed with this token.

@@ -1,9 +1,11 @@
-//! A keyspace with read-only transactions of many keys, and simple writes (004 §2).
+//! A keyspace with read-only transactions of many keys, and simple writes or write transactions (004 §2).
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use serried_actor::Timestamp;
-use serried_model::snapshots::{Offers, Operation, Outcome, Output, Read, Shown, Written};
+use serried_model::snapshots::{
+    Offers, Operation, Outcome, Output, Own, Read, Shown, VersionClocks, Written,
+};
 use serried_model::{Key, Limits, Snapshots, Value, Versionstamp, Write, WriteToken};
 
 use super::clock::{Clock, Known};
@@ -26,6 +28,8 @@ pub struct SnapshotKeyspace {
     options: SnapshotOptions,
     clock: Arc<Mutex<Clock>>,
     known: Arc<Mutex<Known>>,
+    /// The session's number.
+    number: u64,
 }
 
 impl Session for Snapshots {
@@ -35,7 +39,8 @@ impl Session for Snapshots {
 
     fn keyspace(port: Arc<dyn Port<Self>>, limits: Limits, offers: Offers) -> SnapshotKeyspace {
         let (options, clock, known) = (SnapshotOptions::default(), Arc::default(), Arc::default());
-        SnapshotKeyspace { port, limits, offers, options, clock, known }
+        let number = port.random();
+        SnapshotKeyspace { port, limits, offers, options, clock, known, number }
     }
 
     fn with_options(keyspace: &SnapshotKeyspace, options: SnapshotOptions) -> SnapshotKeyspace {
@@ -105,7 +110,16 @@ impl SnapshotKeyspace {
 
     /// Whether the protocol has version clocks, and sessions so have tokens.
     pub fn has_version_clocks(&self) -> bool {
-        self.offers.version_clocks
+        self.offers.version_clocks != VersionClocks::None
+    }
+
+    /// Whether several keys can be written at once.
+    pub fn has_write_transactions(&self) -> bool {
+        self.offers.write_transactions
+    }
+
+    fn is_safe(&self) -> bool {
+        self.offers.version_clocks == VersionClocks::Safe
     }
 
     /// The driver's monotonic time, for measurements.
@@ -129,7 +143,7 @@ impl SnapshotKeyspace {
     /// A new session. It need not see what this one has written or seen. The two share what they know of the servers'
     /// version clocks, so that what each of them reads is not older than the client knows.
     pub fn session(&self) -> SnapshotKeyspace {
-        SnapshotKeyspace { clock: Arc::default(), ..self.clone() }
+        SnapshotKeyspace { clock: Arc::default(), number: self.port.random(), ..self.clone() }
     }
 
     /// The token by which another process can continue this session, with all that it has done so far. Operations that
@@ -138,10 +152,17 @@ impl SnapshotKeyspace {
     /// # Errors
     /// [`BadToken::NotOffered`] if the protocol has no version clocks.
     pub fn token(&self) -> Result<SessionToken, SnapshotError> {
-        if !self.offers.version_clocks {
+        if !self.has_version_clocks() {
             return Err(BadToken::NotOffered.into());
         }
-        Ok(SessionToken { keyspace: self.port.keyspace_id(), at: self.clock().acknowledged() })
+        let clock = self.clock();
+        let session = if self.is_safe() { self.number } else { 0 };
+        Ok(SessionToken {
+            keyspace: self.port.keyspace_id(),
+            at: clock.acknowledged(),
+            session,
+            written: clock.written(),
+        })
     }
 
     /// A session that continues the one whose token this is: what it does comes after all that the other had done.
@@ -152,26 +173,31 @@ impl SnapshotKeyspace {
     /// [`SnapshotError::BadToken`] if the token is not of this keyspace, or no session of the keyspace can have been
     /// given it. [`SnapshotError::NoClocks`] if the servers do not answer in time.
     pub async fn resume(&self, token: SessionToken) -> Result<SnapshotKeyspace, SnapshotError> {
-        if !self.offers.version_clocks {
+        if !self.has_version_clocks() {
             return Err(BadToken::NotOffered.into());
         }
         if token.keyspace != self.port.keyspace_id() {
             return Err(BadToken::OfAnotherKeyspace.into());
         }
-        let session = self.session();
-        let has_seen = self.known().has_seen(token.at);
+        let mut session = self.session();
+        let latest = token.at.max(token.written);
+        let has_seen = self.known().has_seen(latest);
         if !has_seen {
             let deadline = self.options.deadline;
             let answer = self.call(Operation::ReadClocks, false).await;
             let Some(Outcome::Clocks(shown)) = answer.outcome else {
                 return Err(SnapshotError::NoClocks { deadline });
             };
-            if shown.iter().all(|(_, shown)| *shown < token.at) {
+            if shown.iter().all(|(_, shown)| *shown < latest) {
                 return Err(BadToken::OfTheFuture.into());
             }
             self.saw(shown);
         }
+        if self.is_safe() {
+            session.number = token.session;
+        }
         session.clock().adopt(token.at);
+        session.clock().wrote(token.written);
         Ok(session)
     }
 
@@ -210,8 +236,16 @@ impl SnapshotKeyspace {
         };
         let (now, freshness, deadline) =
             (self.now(), self.options.freshness, self.options.deadline);
-        let at = self.clock().for_read(&self.known(), now, freshness);
-        let answer = self.call(Operation::Read { keys, at }, false).await;
+        let (at, written) = {
+            let mut clock = self.clock();
+            let at = match self.is_safe() {
+                true => Some(clock.acknowledged()),
+                false => clock.for_read(&self.known(), now, freshness),
+            };
+            (at, clock.written())
+        };
+        let own = Own { session: self.number, written, freshness };
+        let answer = self.call(Operation::Read { keys, at, own }, false).await;
         if let Some(Outcome::Contended { rounds }) = answer.outcome {
             return Err(SnapshotError::Contended { key: first, keys: count, rounds, deadline });
         }
@@ -243,7 +277,7 @@ impl SnapshotKeyspace {
         key: impl Into<Key>,
         value: impl Into<Value>,
     ) -> Result<WriteOutcome, SnapshotError> {
-        self.write_one(Write { key: key.into(), value: Some(value.into()) }, None).await
+        self.carry_out(vec![Write { key: key.into(), value: Some(value.into()) }], None).await
     }
 
     /// Deletes a key; deleting an absent key is no error.
@@ -251,7 +285,7 @@ impl SnapshotKeyspace {
     /// # Errors
     /// As [`SnapshotKeyspace::write`].
     pub async fn delete(&self, key: impl Into<Key>) -> Result<WriteOutcome, SnapshotError> {
-        self.write_one(Write { key: key.into(), value: None }, None).await
+        self.carry_out(vec![Write { key: key.into(), value: None }], None).await
     }
 
     /// Tries a write again that failed with [`SnapshotError::Unknown`], with the token of that error. It then takes effect
@@ -267,58 +301,100 @@ impl SnapshotKeyspace {
         write: Write,
         token: WriteToken,
     ) -> Result<WriteOutcome, SnapshotError> {
-        self.write_one(write, Some(token)).await
+        self.carry_out(vec![write], Some(token)).await
     }
 
-    /// Carries out writes together. A protocol without write transactions can do one.
+    /// Tries a write transaction again, as [`SnapshotKeyspace::retry`] does for a single write.
     ///
     /// # Errors
-    /// [`SnapshotError::ManyWrites`] if there are several. Otherwise as [`SnapshotKeyspace::write`].
+    /// As [`SnapshotKeyspace::retry`] and [`SnapshotKeyspace::write_all`].
+    pub async fn retry_all(
+        &self,
+        writes: impl IntoIterator<Item = Write>,
+        token: WriteToken,
+    ) -> Result<Option<WriteOutcome>, SnapshotError> {
+        self.write_together(writes.into_iter().collect(), Some(token)).await
+    }
+
+    /// Writes several keys in one write transaction: every session sees all of the writes or none. A protocol without
+    /// write transactions can do one. Without writes, nothing happens.
+    ///
+    /// # Errors
+    /// [`SnapshotError::ManyWrites`] if there are several, and the protocol has no write transactions.
+    /// [`SnapshotError::TwiceWritten`] if two are of the same key. Otherwise as [`SnapshotKeyspace::write`].
     pub async fn write_all(
         &self,
         writes: impl IntoIterator<Item = Write>,
     ) -> Result<Option<WriteOutcome>, SnapshotError> {
-        let mut writes: Vec<Write> = writes.into_iter().collect();
-        match (writes.pop(), writes.len()) {
-            (None, _) => Ok(None),
-            (Some(write), 0) => self.write_one(write, None).await.map(Some),
-            (Some(_), others) => Err(SnapshotError::ManyWrites { writes: others + 1 }),
+        self.write_together(writes.into_iter().collect(), None).await
+    }
+
+    async fn write_together(
+        &self,
+        writes: Vec<Write>,
+        token: Option<WriteToken>,
+    ) -> Result<Option<WriteOutcome>, SnapshotError> {
+        if writes.len() > 1 && !self.offers.write_transactions {
+            return Err(SnapshotError::ManyWrites { writes: writes.len() });
+        }
+        let mut keys: Vec<&Key> = writes.iter().map(|write| &write.key).collect();
+        keys.sort_unstable();
+        if let Some(twice) = keys.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(SnapshotError::TwiceWritten { key: twice[0].clone() });
+        }
+        match writes.is_empty() {
+            true => Ok(None),
+            false => self.carry_out(writes, token).await.map(Some),
         }
     }
 
-    async fn write_one(
+    /// Carries out writes of different keys, at least one.
+    async fn carry_out(
         &self,
-        write: Write,
+        writes: Vec<Write>,
         token: Option<WriteToken>,
     ) -> Result<WriteOutcome, SnapshotError> {
-        let (key, deadline) = (write.key.clone(), self.options.deadline);
-        self.limits.check_key(&key)?;
-        self.limits.check_value_bytes(&key, write.value.as_ref().map_or(0, Value::len))?;
+        let (key, keys, deadline) = (writes[0].key.clone(), writes.len(), self.options.deadline);
+        let mut bytes = 0;
+        for Write { key, value } in &writes {
+            self.limits.check_key(key)?;
+            let of_value = value.as_ref().map_or(0, Value::len);
+            self.limits.check_value_bytes(key, of_value)?;
+            bytes += key.len() + of_value;
+            self.limits.check_transaction(key, bytes)?;
+        }
         if let Some(reason) = self.port.obstacle() {
             return Err(match token {
                 // An earlier try may have taken effect.
-                Some(token) => SnapshotError::Unknown { key, token, deadline },
+                Some(token) => SnapshotError::Unknown { key, keys, token, deadline },
                 None => SnapshotError::ReadOnly { reason },
             });
         }
-        let at = self.clock().for_write(&self.known(), self.now(), self.options.freshness);
-        let answer = self.call(Operation::Write { write, at, token }, true).await;
-        let unavailable = || SnapshotError::Unavailable { key: key.clone(), keys: 1, deadline };
+        let at = match self.is_safe() {
+            true => Some(self.clock().before_writes()),
+            false => self.clock().for_write(&self.known(), self.now(), self.options.freshness),
+        };
+        let session = self.number;
+        let answer = self.call(Operation::Write { writes, at, session, token }, true).await;
+        let unavailable = || SnapshotError::Unavailable { key: key.clone(), keys, deadline };
         let named = token.or(answer.token);
         Err(match (answer.outcome, named) {
             (Some(Outcome::Written(Written { stamp, omitted, shown })), _) => {
                 self.saw(shown);
-                self.clock().adopt(shown.map_or(Versionstamp::ZERO, |(_, shown)| shown));
+                match self.is_safe() {
+                    true => self.clock().wrote(stamp),
+                    false => self.clock().adopt(shown.map_or(Versionstamp::ZERO, |(_, at)| at)),
+                }
                 return Ok(WriteOutcome { stamp, omitted });
             }
             (Some(Outcome::ClockSkew { ahead_us }), _) => SnapshotError::ClockSkew { ahead_us },
             (Some(Outcome::Forgotten), Some(token)) => SnapshotError::Forgotten { key, token },
             // Another try may have taken effect, even if this one has not.
             (Some(Outcome::Unknown), Some(token)) => {
-                SnapshotError::Unknown { key, token, deadline }
+                SnapshotError::Unknown { key, keys, token, deadline }
             }
             (_, _) => match token {
-                Some(token) => SnapshotError::Unknown { key, token, deadline },
+                Some(token) => SnapshotError::Unknown { key, keys, token, deadline },
                 None => unavailable(),
             },
         })

@@ -6,15 +6,20 @@ use core::task::{Context, Poll, Waker};
 use std::sync::Arc;
 use std::time::Duration;
 
-use serried_model::snapshots::{Offers, Operation, Outcome, Output, Read, Written};
+use serried_model::snapshots::{
+    Offers, Operation, Outcome, Output, Own, Read, VersionClocks, Written,
+};
 use serried_model::{Key, Snapshots, Value, Versionstamp, Write, WriteToken};
 
 use super::{BadToken, SessionToken, SnapshotError, SnapshotKeyspace, WriteOutcome};
 
 type Script = crate::script::Script<Snapshots>;
 
+const PORT: Offers = Offers { version_clocks: VersionClocks::Promoted, write_transactions: false };
+const EIGER: Offers = Offers { version_clocks: VersionClocks::Safe, write_transactions: true };
+
 fn script() -> (Arc<Script>, SnapshotKeyspace) {
-    Script::offering(Offers { version_clocks: true })
+    Script::offering(PORT)
 }
 
 fn poll<T>(future: &mut Pin<Box<impl Future<Output = T>>>) -> Poll<T> {
@@ -112,7 +117,8 @@ fn a_session_is_resumed_with_all_that_was_acknowledged_to_it() {
 #[test]
 fn a_token_of_the_future_or_of_another_keyspace_is_refused() {
     let (script, session) = script();
-    let token = SessionToken { keyspace: 0, at: stamp(50) };
+    let token =
+        SessionToken { keyspace: 0, at: stamp(50), session: 0, written: Versionstamp::ZERO };
     let mut resuming = Box::pin(session.resume(token));
     assert!(poll(&mut resuming).is_pending());
     let shown = vec![(0, stamp(4)), (1, stamp(49))];
@@ -120,10 +126,10 @@ fn a_token_of_the_future_or_of_another_keyspace_is_refused() {
     let error = ready(&mut resuming).err().unwrap();
     assert!(matches!(error, SnapshotError::BadToken(BadToken::OfTheFuture)), "{error}");
     assert!(error.to_string().ends_with("begin a new session"), "{error}");
-    let other = SessionToken { keyspace: 1, at: stamp(1) };
+    let other = SessionToken { keyspace: 1, at: stamp(1), ..token };
     let error = ready(&mut Box::pin(session.resume(other))).err().unwrap();
     assert!(matches!(error, SnapshotError::BadToken(BadToken::OfAnotherKeyspace)), "{error}");
-    let (_, without) = Script::offering(Offers { version_clocks: false });
+    let (_, without) = Script::offering(Offers { version_clocks: VersionClocks::None, ..PORT });
     for error in [without.token().err(), ready(&mut Box::pin(without.resume(token))).err()] {
         assert!(matches!(error, Some(SnapshotError::BadToken(BadToken::NotOffered))));
     }
@@ -181,4 +187,52 @@ fn a_read_that_is_not_answered_names_its_first_key_and_how_many_there_are() {
     script.advance(Duration::from_secs(11));
     let error = ready(&mut reading).unwrap_err().to_string();
     assert_eq!(error, "too few replicas answered within 10s, waiting for `x` and 2 other keys");
+}
+
+/// Reads a key of a session with a safe clock, as of `at`. Returns what the session asks for.
+fn read_safe(script: &Script, session: &SnapshotKeyspace, at: Versionstamp) -> (Versionstamp, Own) {
+    let mut reading = Box::pin(session.read("x"));
+    assert!(poll(&mut reading).is_pending());
+    let operations = script.take_operations();
+    let [Operation::Read { at: Some(floor), own, .. }] = operations[..] else {
+        panic!("{operations:?}")
+    };
+    let found = vec![(None, Versionstamp::ZERO)];
+    let outcome =
+        Outcome::Read(Read { found, at, shown: vec![(0, at)], rounds: 1, metadata_bytes: 9 });
+    script.tell_last(Output::Outcome(outcome));
+    assert_eq!(ready(&mut reading).unwrap(), None);
+    script.take_operations();
+    (floor, own)
+}
+
+#[test]
+fn with_safe_clocks_what_a_session_has_written_is_apart_from_what_it_has_read() {
+    let (script, session) = Script::offering(EIGER);
+    let (floor, own) = read_safe(&script, &session, stamp(5));
+    assert_eq!((floor, own.written), (Versionstamp::ZERO, Versionstamp::ZERO));
+    let writes = ["x", "y"].map(|key| Write { key: Key::from(key), value: None });
+    let mut writing = Box::pin(session.write_all(writes.clone()));
+    assert!(poll(&mut writing).is_pending());
+    let operations = script.take_operations();
+    let [Operation::Write { at, session: number, .. }] = operations[..] else {
+        panic!("{operations:?}")
+    };
+    assert_eq!((at, number), (Some(stamp(5)), own.session));
+    let written = Written { stamp: stamp(9), omitted: false, shown: Some((0, stamp(9))) };
+    script.tell_last(Output::Outcome(Outcome::Written(written)));
+    assert_eq!(ready(&mut writing).unwrap().map(|written| written.stamp), Some(stamp(9)));
+    script.take_operations();
+    let expected = Own { written: stamp(9), ..own };
+    assert_eq!(read_safe(&script, &session, stamp(6)), (stamp(5), expected));
+    // Another process goes on as the same session.
+    let token: SessionToken = session.token().unwrap().to_string().parse().unwrap();
+    let other = session.session();
+    let mut resuming = Box::pin(other.resume(token));
+    let resumed = ready(&mut resuming).unwrap();
+    script.take_operations();
+    assert_eq!(read_safe(&script, &resumed, stamp(6)), (stamp(6), expected));
+    let twice = [writes[0].clone(), writes[1].clone(), writes[0].clone()];
+    let error = ready(&mut Box::pin(session.write_all(twice))).unwrap_err();
+    assert!(matches!(error, SnapshotError::TwiceWritten { .. }), "{error}");
 }

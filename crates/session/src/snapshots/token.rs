@@ -4,6 +4,8 @@ use core::fmt;
 use core::str::FromStr;
 
 use serried_model::Versionstamp;
+#[cfg(doc)]
+use serried_model::snapshots::VersionClocks;
 
 /// What a session has to see, in a form that can be stored and sent: as a cookie, for example. A session that is
 /// [resumed](crate::SnapshotKeyspace::resume) with it sees all that the other one has written and read.
@@ -11,12 +13,16 @@ use serried_model::Versionstamp;
 pub struct SessionToken {
     /// The keyspace of the session.
     pub(super) keyspace: u64,
-    /// The highest versionstamp that was acknowledged to it.
+    /// The highest versionstamp that was acknowledged to it. With [`VersionClocks::Safe`], as of when it has read.
     pub(super) at: Versionstamp,
+    /// The session, with [`VersionClocks::Safe`]. Otherwise 0.
+    pub(super) session: u64,
+    /// What it must see of its own writes, with [`VersionClocks::Safe`]. Otherwise [`Versionstamp::ZERO`].
+    pub(super) written: Versionstamp,
 }
 
 /// The first part of a token.
-const FORM: &str = "s1";
+const FORM: &str = "s2";
 
 impl SessionToken {
     fn checksum(self) -> u32 {
@@ -24,14 +30,18 @@ impl SessionToken {
         hasher.update(FORM.as_bytes());
         hasher.update(&self.keyspace.to_le_bytes());
         hasher.update(&self.at.0.to_le_bytes());
+        hasher.update(&self.session.to_le_bytes());
+        hasher.update(&self.written.0.to_le_bytes());
         hasher.finalize()
     }
 }
 
-/// Four parts of digits and small letters, with hyphens between them.
+/// Six parts of digits and small letters, with hyphens between them.
 impl fmt::Display for SessionToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{FORM}-{:x}-{:x}-{:08x}", self.keyspace, self.at.0, self.checksum())
+        let SessionToken { keyspace, at, session, written } = self;
+        let (at, written, checksum) = (at.0, written.0, self.checksum());
+        write!(f, "{FORM}-{keyspace:x}-{at:x}-{session:x}-{written:x}-{checksum:08x}")
     }
 }
 
@@ -40,9 +50,16 @@ impl FromStr for SessionToken {
 
     fn from_str(text: &str) -> Result<SessionToken, BadToken> {
         let parts: Vec<&str> = text.trim().split('-').collect();
-        let [FORM, keyspace, at, checksum] = parts[..] else { return Err(BadToken::Damaged) };
+        let [FORM, keyspace, at, session, written, checksum] = parts[..] else {
+            return Err(BadToken::Damaged);
+        };
         let number = |text| u64::from_str_radix(text, 16).map_err(|_| BadToken::Damaged);
-        let token = SessionToken { keyspace: number(keyspace)?, at: Versionstamp(number(at)?) };
+        let token = SessionToken {
+            keyspace: number(keyspace)?,
+            at: Versionstamp(number(at)?),
+            session: number(session)?,
+            written: Versionstamp(number(written)?),
+        };
         match number(checksum)? == u64::from(token.checksum()) {
             true => Ok(token),
             false => Err(BadToken::Damaged),
@@ -77,7 +94,12 @@ mod tests {
 
     #[test]
     fn a_token_survives_its_text_and_no_change_of_it_goes_unnoticed() {
-        let token = SessionToken { keyspace: 0x1234_5678_9abc_def0, at: Versionstamp(77 << 10) };
+        let token = SessionToken {
+            keyspace: 0x1234_5678_9abc_def0,
+            at: Versionstamp(77 << 10),
+            session: 0x77,
+            written: Versionstamp(7),
+        };
         let text = token.to_string();
         assert_eq!(text.parse(), Ok(token));
         assert_eq!(format!(" {text}\n").parse(), Ok(token));

@@ -141,6 +141,7 @@ mod tests {
         let statement = |line| statements(line).unwrap().remove(0);
         let unknown = SnapshotError::Unknown {
             key: "k".into(),
+            keys: 1,
             token: WriteToken::Requested(Versionstamp(77)),
             deadline: Duration::from_secs(10),
         };

@@ -177,7 +177,7 @@ impl<S: Stamp> Coordinator<S> {
         let requested = match (token, S::VERSIONS) {
             (_, false) => Some(Versionstamp::ZERO),
             // It is of a keyspace with another protocol.
-            (Some(WriteToken::Named(_)), true) => {
+            (Some(WriteToken::Named(_) | WriteToken::OfSession(..)), true) => {
                 return cx.output((txn, Output::Outcome(Outcome::Forgotten)));
             }
             (Some(WriteToken::Requested(requested)), _) => Some(requested),
@@ -347,8 +347,11 @@ impl<S: Stamp> Actor for Coordinator<S> {
 impl<S: Stamp> Coordinate<Snapshots> for Coordinator<S> {
     fn on_operation(&mut self, txn: TxnId, operation: Operation, cx: &mut Cx<'_, S>) {
         match operation {
-            Operation::Read { keys, at } => self.read(txn, keys, at, cx),
-            Operation::Write { write, at, token } => self.write(txn, write, at, token, cx),
+            Operation::Read { keys, at, .. } => self.read(txn, keys, at, cx),
+            Operation::Write { mut writes, at, token, .. } => {
+                let write = writes.pop().expect("sessions write something");
+                self.write(txn, write, at, token, cx);
+            }
             Operation::ReadClocks => {
                 self.begin(txn, Task::Clocks, cx);
             }

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use serried_actor::{Group, Settings};
-use serried_model::snapshots::{Operation, Outcome, Output, Read, Written};
+use serried_model::snapshots::{Operation, Outcome, Output, Own, Read, Written};
 use serried_model::{Key, NodeId, Value, Versionstamp, Write, WriteToken};
 
 use super::{Answer, Coordinator, Found, Message, Mutation, Replica, Request, Timer};
@@ -430,21 +430,21 @@ fn a_session_that_knows_nothing_asks_for_the_clocks_first_and_one_that_is_too_ol
     let mut net = net(3);
     let (first, _) = placed(&ask(&mut net, 0, write(Versionstamp(1), "x", "a")));
     let keys = vec![Key::from("x"), Key::from("y"), Key::from("x")];
-    net.operate(0, 1, Operation::Read { keys: keys.clone(), at: None });
+    net.operate(0, 1, Operation::Read { keys: keys.clone(), at: None, own: Own::default() });
     let Outcome::Read(Read { found, at, rounds, .. }) = outcome(&mut net) else { panic!("a read") };
     assert_eq!(found.len(), 3);
     assert_eq!((found[0].clone(), found[1].clone()), (found[2].clone(), Default::default()));
     assert!(at >= first && rounds == 2);
-    net.operate(0, 2, Operation::Read { keys: keys.clone(), at: Some(at) });
+    net.operate(0, 2, Operation::Read { keys: keys.clone(), at: Some(at), own: Own::default() });
     let Outcome::Read(read) = outcome(&mut net) else { panic!("a read") };
     assert_eq!((read.found, read.rounds), (found, 1));
     ask(&mut net, 0, write(at.next(), "x", "b"));
     net.pass(Duration::from_secs(10));
-    net.operate(0, 3, Operation::Read { keys, at: Some(first) });
+    net.operate(0, 3, Operation::Read { keys, at: Some(first), own: Own::default() });
     let Outcome::Read(Read { found, rounds, .. }) = outcome(&mut net) else { panic!("a read") };
     assert_eq!((found[0].0.clone(), rounds), (Some(Value::from("b")), 2));
     let write = Write { key: Key::from("x"), value: None };
-    net.operate(0, 4, Operation::Write { write, at: None, token: None });
+    net.operate(0, 4, Operation::Write { writes: vec![write], session: 0, at: None, token: None });
     let Outcome::Written(Written { omitted, .. }) = outcome(&mut net) else { panic!("a write") };
     assert!(!omitted, "what was acknowledged before it began is not after it");
 }
@@ -456,7 +456,11 @@ fn a_client_requests_a_write_again_that_may_have_been_omitted_under_a_former_lea
     net.crash(0);
     net.pass(Duration::from_secs(1));
     let write = Write { key: Key::from("x"), value: None };
-    net.operate(0, 1, Operation::Write { write, at: Some(place.next()), token: None });
+    net.operate(
+        0,
+        1,
+        Operation::Write { writes: vec![write], session: 0, at: Some(place.next()), token: None },
+    );
     net.pass(Duration::from_secs(1));
     let outputs: Vec<Output> = net.outputs.drain(..).map(|(_, (_, output))| output).collect();
     let [Output::Began(first), Output::Began(second), Output::Outcome(Outcome::Written(written))] =
@@ -468,7 +472,11 @@ fn a_client_requests_a_write_again_that_may_have_been_omitted_under_a_former_lea
     assert!(!written.omitted);
     // From now on it asks the one that has answered.
     let leader = (1..3).find(|member| net.gauge(*member, "leads") == 1).expect("one leads");
-    net.operate(0, 2, Operation::Read { keys: vec!["x".into()], at: Some(place) });
+    net.operate(
+        0,
+        2,
+        Operation::Read { keys: vec!["x".into()], at: Some(place), own: Own::default() },
+    );
     let is_asked = |(_, to, message): &(NodeId, NodeId, Message<_>)| {
         matches!(message, Message::Request { .. }) && *to == NodeId(leader as u64)
     };
@@ -483,7 +491,7 @@ fn a_write_that_is_tried_again_keeps_its_request_whatever_the_session_has_seen_s
     let write = Write { key: "x".into(), value: Some("a".into()) };
     let token = Some(WriteToken::Requested(Versionstamp(1)));
     let at = Some(last.after(Duration::from_secs(1)));
-    net.operate(0, 1, Operation::Write { write, at, token });
+    net.operate(0, 1, Operation::Write { writes: vec![write], session: 0, at, token });
     let Outcome::Written(Written { omitted, .. }) = outcome(&mut net) else { panic!("a write") };
     assert!(omitted);
     assert_eq!(values(&ask(&mut net, 0, read(last, &["x"]))), [some("b")]);
@@ -505,12 +513,16 @@ fn a_read_that_is_too_old_is_read_again_as_of_the_latest_clock() {
     let keys = vec![of(0), of(1)];
     let far = Versionstamp::ZERO.after(Duration::from_secs(60));
     let write = Write { key: of(0), value: Some("a".into()) };
-    net.operate(0, 1, Operation::Write { write, at: Some(far), token: None });
+    net.operate(
+        0,
+        1,
+        Operation::Write { writes: vec![write], session: 0, at: Some(far), token: None },
+    );
     outcome(&mut net);
     // The version before is forgotten.
     net.pass(Duration::from_secs(2));
     let at = Some(Versionstamp::ZERO.after(Duration::from_secs(1)));
-    net.operate(0, 2, Operation::Read { keys, at });
+    net.operate(0, 2, Operation::Read { keys, at, own: Own::default() });
     let Outcome::Read(Read { rounds, found, .. }) = outcome(&mut net) else { panic!("a read") };
     assert_eq!((rounds, found[0].0.clone()), (2, Some(Value::from("a"))));
 }
@@ -520,11 +532,20 @@ fn what_is_given_up_may_have_taken_effect_if_it_is_a_write_that_was_sent() {
     let mut net = net(3);
     net.away = testing::set(&[0, 1, 2]);
     let write = || Write { key: Key::from("x"), value: None };
-    let read = Operation::Read { keys: vec![Key::from("x")], at: Some(Versionstamp(5)) };
-    let sent = Operation::Write { write: write(), at: Some(Versionstamp(5)), token: None };
-    let unsent = Operation::Write { write: write(), at: None, token: None };
+    let read = Operation::Read {
+        keys: vec![Key::from("x")],
+        at: Some(Versionstamp(5)),
+        own: Own::default(),
+    };
+    let sent = Operation::Write {
+        writes: vec![write()],
+        session: 0,
+        at: Some(Versionstamp(5)),
+        token: None,
+    };
+    let unsent = Operation::Write { writes: vec![write()], session: 0, at: None, token: None };
     let token = Some(WriteToken::Requested(Versionstamp(3)));
-    let again = Operation::Write { write: write(), at: None, token };
+    let again = Operation::Write { writes: vec![write()], session: 0, at: None, token };
     let operations = [
         (read, Outcome::NoEffect),
         (sent, Outcome::Unknown),
