@@ -7,6 +7,8 @@
 
 pub mod abd;
 mod catalogue;
+pub mod eiger;
+pub mod eiger_port;
 pub mod epaxos;
 pub mod frameworks;
 pub mod gryff;

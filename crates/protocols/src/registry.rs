@@ -111,6 +111,8 @@ registry! {
     Snapshots: [
         crate::port::Port,
         crate::scylla_occ::ScyllaOcc,
+        crate::eiger_port::EigerPort,
+        crate::eiger::Eiger,
         crate::plain::Plain,
     ]
 }

@@ -6,6 +6,8 @@
 //! - [`consensus`]: agreement on commands without a leader, and registers, for EPaxos and Gryff.
 //! - [`replicated_log`]: a log with a leader, for the shards and for replicated objects.
 //! - [`replicated_objects`]: objects, one for each key, whose operations are executed in the order of such a log.
+//! - [`simple_writes`]: reads of many keys and writes of single ones, for PORT and plain reads and writes.
+//! - [`write_transactions`]: reads of many keys, and writes of many keys that always commit, for Eiger and Eiger-PORT.
 
 pub mod chopped;
 pub mod consensus;
@@ -13,4 +15,6 @@ pub mod replicated_log;
 pub mod replicated_objects;
 pub mod shard;
 pub mod simple_writes;
+mod stamp_clock;
 pub mod validation;
+pub mod write_transactions;

@@ -8,7 +8,7 @@ use serried_model::{Key, Value, Versionstamp};
 use crate::frameworks::replicated_log::Last;
 
 /// The first byte of names in the store that are not keys, and of the names of keys that begin with this byte.
-const ESCAPE: u8 = 0xff;
+pub(in crate::frameworks) const ESCAPE: u8 = 0xff;
 /// The second byte of the name of such a key.
 const OF_KEY: u8 = 1;
 
@@ -99,7 +99,7 @@ impl Cell {
 }
 
 /// The name of a key.
-pub(super) fn name_of(key: &Key) -> Cow<'_, Key> {
+pub(in crate::frameworks) fn name_of(key: &Key) -> Cow<'_, Key> {
     match key.as_bytes().first() {
         Some(&ESCAPE) => {
             let name = [&[ESCAPE, OF_KEY], key.as_bytes()].concat();
@@ -110,7 +110,7 @@ pub(super) fn name_of(key: &Key) -> Cow<'_, Key> {
 }
 
 /// The name of the partition.
-pub(super) fn name_of_partition() -> Key {
+pub(in crate::frameworks) fn name_of_partition() -> Key {
     Key::from([ESCAPE])
 }
 

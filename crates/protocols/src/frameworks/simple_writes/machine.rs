@@ -10,10 +10,11 @@ use super::Mutation;
 use super::cell::{Cell, Latest, Partition, name_of, name_of_partition};
 use super::message::{Answer, Entry, Message};
 use super::replica::{Client, Replica};
-use super::serving::{Serving, ahead};
+use super::serving::Serving;
 use super::stamp::Stamp;
 use crate::Mutated;
 use crate::frameworks::replicated_log::{Ballot, Chosen, Led, StateMachine};
+use crate::frameworks::stamp_clock::ahead;
 
 /// The keys, and the clients that wait.
 #[derive(Debug)]
@@ -274,6 +275,7 @@ mod tests {
 
     use super::*;
     use crate::frameworks::replicated_log::Last;
+    use crate::frameworks::stamp_clock::ahead;
 
     fn machine() -> Machine<Versionstamp> {
         Machine::new(&Settings::default(), Mutated::NONE)

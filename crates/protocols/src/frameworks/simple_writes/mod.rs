@@ -16,7 +16,7 @@
 //!
 //! A replica that does not lead passes requests on to the one that does.
 
-mod cell;
+pub(super) mod cell;
 mod coordinator;
 mod machine;
 mod message;
@@ -24,7 +24,6 @@ mod overwritten;
 mod replica;
 mod serving;
 mod stamp;
-mod stamp_clock;
 #[cfg(test)]
 mod tests;
 

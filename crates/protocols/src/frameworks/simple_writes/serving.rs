@@ -11,25 +11,12 @@ use super::cell::Latest;
 use super::overwritten::Overwritten;
 use super::replica::Client;
 use super::stamp::Stamp;
-use super::stamp_clock::StampClock;
 use crate::Mutated;
+use crate::frameworks::stamp_clock::{StampClock, ahead};
 
 /// How long overwritten versions can be read at least, if they do not take too much room, and the settings do not say
 /// longer.
 const KEPT_FOR: Duration = Duration::from_secs(1);
-
-/// How far a version clock may be behind what a client has seen. Partitions that were down for long are behind.
-const BEHIND_AT_MOST: Duration = Duration::from_secs(366 * 24 * 3600);
-
-/// Election time-outs below and above these count as these: places need room below the bound, and a change of leader should
-/// not bring the clock far ahead of others.
-const LEAST_TIMEOUT: Duration = Duration::from_millis(1);
-const MOST_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// How far ahead the log allows the version clock to go. The leader raises the bound when half of that is left.
-pub(super) fn ahead(settings: &Settings) -> Duration {
-    settings.election_timeout().clamp(LEAST_TIMEOUT, MOST_TIMEOUT) * 25
-}
 
 /// The version clock, the keys whose writes are not applied yet, and what was overwritten.
 #[derive(Debug)]
@@ -93,7 +80,7 @@ impl<S: Stamp> Serving<S> {
 
     /// Whether a session can have this versionstamp.
     pub(super) fn is_possible(&self, stamp: Versionstamp, now: Timestamp) -> bool {
-        stamp <= self.clock.now(now).after(BEHIND_AT_MOST)
+        self.clock.is_possible(stamp, now)
     }
 
     /// Promotes all keys, so that they can be read as of `at`: no write is placed up to that any more (004 §6.2). One

@@ -1,7 +1,22 @@
 //! The version clock of a partition's leader (004 §6.1).
 
-use serried_actor::Timestamp;
+use core::time::Duration;
+
+use serried_actor::{Settings, Timestamp};
 use serried_model::Versionstamp;
+
+/// How far a version clock may be behind what a client has seen. Partitions that were down for long are behind.
+const BEHIND_AT_MOST: Duration = Duration::from_secs(366 * 24 * 3600);
+
+/// Election time-outs below and above these count as these: places need room below the bound, and a change of leader should
+/// not bring the clock far ahead of others.
+const LEAST_TIMEOUT: Duration = Duration::from_millis(1);
+const MOST_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How far ahead the log allows the version clock to go. The leader raises the bound when half of that is left.
+pub(super) fn ahead(settings: &Settings) -> Duration {
+    settings.election_timeout().clamp(LEAST_TIMEOUT, MOST_TIMEOUT) * 25
+}
 
 /// A version clock. It advances with time, and takes over whatever is later.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +37,11 @@ impl StampClock {
         self.set.after(now.since(self.at))
     }
 
+    /// Whether a session can have this versionstamp.
+    pub(super) fn is_possible(&self, stamp: Versionstamp, now: Timestamp) -> bool {
+        stamp <= self.now(now).after(BEHIND_AT_MOST)
+    }
+
     /// It must not show less than this from now on.
     pub(super) fn take_over(&mut self, stamp: Versionstamp, now: Timestamp) {
         if stamp > self.now(now) {
@@ -32,8 +52,6 @@ impl StampClock {
 
 #[cfg(test)]
 mod tests {
-    use core::time::Duration;
-
     use super::*;
 
     #[test]

@@ -1,0 +1,139 @@
+//! What a replica keeps in its store.
+
+use serde::{Deserialize, Serialize};
+use serried_model::{Key, Value, Versionstamp, Write};
+
+use super::message::TransactionId;
+use crate::frameworks::replicated_log::Last;
+use crate::frameworks::simple_writes::cell::ESCAPE;
+
+/// The second byte of the name of a transaction in the store.
+const OF_TRANSACTION: u8 = 2;
+
+/// What a replica keeps under a name.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) enum Cell {
+    /// A key.
+    Key(Version),
+    /// The partition.
+    Partition(Partition),
+    /// A transaction.
+    Transaction(Transaction),
+}
+
+/// A version of a key.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Version {
+    /// The value; `None` if the key was deleted, or never written.
+    pub(super) value: Option<Value>,
+    /// The commit time of the transaction that has written it. [`Versionstamp::ZERO`] if it was never written.
+    pub(super) commit: Versionstamp,
+    /// The session of that transaction.
+    pub(super) session: u64,
+}
+
+/// What a replica knows of its partition beside keys and transactions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Partition {
+    /// The last entry of the log.
+    pub(super) last: Last,
+    /// No leader's version clock has gone beyond this.
+    pub(super) bound: Versionstamp,
+    /// Outcomes of transactions that were requested up to this are forgotten.
+    pub(super) horizon: Versionstamp,
+}
+
+/// How far a transaction is.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) enum Transaction {
+    /// It is prepared.
+    Prepared {
+        /// The partitions that take part. The first one coordinates.
+        participants: Vec<u16>,
+        /// Its pending time here.
+        pending: Versionstamp,
+        /// Its writes here.
+        writes: Vec<Write>,
+    },
+    /// It is decided.
+    Decided {
+        /// Its commit time; `None` if it was undone, or refused.
+        commit: Option<Versionstamp>,
+        /// The cohorts that perhaps do not know that. Others than the coordinator have none.
+        untold: Vec<u16>,
+    },
+}
+
+impl Transaction {
+    /// What is known later comes later.
+    pub(super) fn stage(&self) -> u8 {
+        match self {
+            Transaction::Prepared { .. } => 0,
+            Transaction::Decided { untold, .. } if !untold.is_empty() => 1,
+            Transaction::Decided { .. } => 2,
+        }
+    }
+}
+
+impl Default for Cell {
+    fn default() -> Cell {
+        Cell::Key(Version::default())
+    }
+}
+
+impl Cell {
+    /// The version of a key.
+    pub(super) fn version(&self) -> &Version {
+        match self {
+            Cell::Key(version) => version,
+            _ => unreachable!("no key has the name of something else"),
+        }
+    }
+
+    /// The version of a key, to change.
+    pub(super) fn version_mut(&mut self) -> &mut Version {
+        match self {
+            Cell::Key(version) => version,
+            _ => unreachable!("no key has the name of something else"),
+        }
+    }
+}
+
+/// The name of a transaction.
+pub(super) fn name_of_transaction(id: TransactionId) -> Key {
+    let TransactionId { requested, session } = id;
+    let (requested, session) = (requested.0.to_be_bytes(), session.to_be_bytes());
+    Key::from([&[ESCAPE, OF_TRANSACTION][..], &requested, &session].concat().as_slice())
+}
+
+/// The transaction that has this name, if one can have it.
+pub(super) fn transaction_of_name(name: &[u8]) -> Option<TransactionId> {
+    let name = name.strip_prefix(&[ESCAPE, OF_TRANSACTION])?;
+    let (requested, session) = name.split_first_chunk()?;
+    let (requested, session) = (u64::from_be_bytes(*requested), session.try_into().ok()?);
+    let session = u64::from_be_bytes(session);
+    Some(TransactionId { requested: Versionstamp(requested), session })
+}
+
+/// All names of transactions come after this one.
+pub(super) fn before_transactions() -> [u8; 2] {
+    [ESCAPE, OF_TRANSACTION]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frameworks::simple_writes::cell::name_of;
+
+    #[test]
+    fn a_transaction_has_its_name_and_no_key_has_one() {
+        let id = TransactionId { requested: Versionstamp(0x1234_5678), session: u64::MAX - 5 };
+        let name = name_of_transaction(id);
+        assert_eq!(transaction_of_name(name.as_bytes()), Some(id));
+        assert!(name.as_bytes() > before_transactions().as_slice());
+        assert_ne!(*name_of(&name), name);
+        for other in [&name.as_bytes()[1..], &name.as_bytes()[..17], b"a"] {
+            assert_eq!(transaction_of_name(other), None);
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! The client side: it hands requests to the leaders of partitions, and puts the answers together.
+
+mod known;
+mod reading;
+mod writing;
+
+use std::collections::BTreeMap;
+
+use serried_actor::{Actor, Context, Coordinate, Group, Settings, Timestamp};
+use serried_model::snapshots::{Operation, Outcome, Output};
+use serried_model::{Key, NodeId, Snapshots, TxnId};
+use serried_parts::patience_with_leader;
+
+use super::Mutation;
+use super::message::{Answer, Message, Request};
+use crate::Mutated;
+use known::Known;
+use reading::Reading;
+use writing::Writing;
+
+/// How a client reads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reads {
+    /// In one round, as of a time that all partitions have made safe (Eiger-PORT).
+    AtSafeTime,
+    /// In one to three rounds, as of the latest time that fits what the first one finds (Eiger).
+    Optimistically,
+}
+
+/// One client's operations.
+#[derive(Debug)]
+pub struct Coordinator {
+    group: Group,
+    reads: Reads,
+    /// By partition, the replica that has answered last: it leads.
+    leaders: BTreeMap<u16, NodeId>,
+    operations: BTreeMap<TxnId, Running>,
+    /// Requests that are not answered.
+    requests: BTreeMap<u64, Sent>,
+    last_number: u64,
+    known: Known,
+    settings: Settings,
+    mutation: Mutated<Mutation>,
+}
+
+/// A request that is not answered.
+#[derive(Debug)]
+struct Sent {
+    /// `None` if it only refreshes what is known of a clock.
+    txn: Option<TxnId>,
+    partition: u16,
+    request: Request,
+    repeated: u32,
+}
+
+/// An operation under way.
+#[derive(Debug)]
+struct Running {
+    task: Task,
+    /// Its requests that are not answered.
+    open: usize,
+    /// How many rounds of requests there were.
+    rounds: u32,
+    /// How many bytes only coordinate it.
+    metadata_bytes: u32,
+    /// When it began.
+    since: Timestamp,
+}
+
+#[derive(Debug)]
+enum Task {
+    Read(Reading),
+    Write(Writing),
+    Clocks,
+}
+
+/// Repeats a request that was not answered.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Timer(u64);
+
+type Cx<'a> = Context<'a, Coordinator>;
+
+impl Coordinator {
+    /// A coordinator for a client of `group`, which does nothing wrong but `mutation`.
+    pub fn new(
+        group: Group,
+        settings: &Settings,
+        reads: Reads,
+        mutation: Mutated<Mutation>,
+    ) -> Coordinator {
+        Coordinator {
+            group,
+            reads,
+            leaders: BTreeMap::new(),
+            operations: BTreeMap::new(),
+            requests: BTreeMap::new(),
+            last_number: 0,
+            known: Known::default(),
+            settings: *settings,
+            mutation,
+        }
+    }
+
+    fn send(&mut self, txn: Option<TxnId>, partition: u16, request: Request, cx: &mut Cx<'_>) {
+        self.last_number += 1;
+        let number = self.last_number;
+        self.requests.insert(number, Sent { txn, partition, request, repeated: 0 });
+        self.transmit(number, cx);
+    }
+
+    fn transmit(&mut self, number: u64, cx: &mut Cx<'_>) {
+        let Some(Sent { partition, request, repeated, .. }) = self.requests.get(&number) else {
+            return;
+        };
+        // If no leader is known, the nearest replica passes it on, and then the others are tried.
+        let nearest = self.group.choice(*partition, *repeated as usize);
+        let to = *self.leaders.get(partition).unwrap_or(&nearest);
+        let clock = self.known.estimate(cx.now());
+        cx.send(to, Message::Request { number, clock, request: request.clone() });
+        cx.set_timer(Timer(number), patience_with_leader(&self.group, *repeated));
+    }
+
+    /// Begins another round of an operation.
+    fn begin_round(&mut self, txn: TxnId, requests: Vec<(u16, Request)>, cx: &mut Cx<'_>) {
+        let Some(running) = self.operations.get_mut(&txn) else { return };
+        running.rounds += 1;
+        running.open = requests.len();
+        for (partition, request) in requests {
+            self.send(Some(txn), partition, request, cx);
+        }
+    }
+
+    fn begin(&mut self, txn: TxnId, task: Task, cx: &mut Cx<'_>) {
+        let since = cx.now();
+        let running = Running { task, open: 0, rounds: 0, metadata_bytes: 0, since };
+        self.operations.insert(txn, running);
+        self.go_on(txn, cx);
+    }
+
+    /// All requests of a round are answered, or there was none yet.
+    fn go_on(&mut self, txn: TxnId, cx: &mut Cx<'_>) {
+        match self.operations.get(&txn).map(|running| &running.task) {
+            Some(Task::Read(_)) => self.go_on_reading(txn, cx),
+            Some(Task::Write(_)) => self.go_on_writing(txn, cx),
+            Some(Task::Clocks) if self.operations[&txn].rounds == 0 => {
+                let all = 0..self.group.partitions();
+                let requests = all.map(|partition| (partition, Request::ReadClock)).collect();
+                self.begin_round(txn, requests, cx);
+            }
+            Some(Task::Clocks) => {
+                self.finish(txn, Outcome::Clocks(self.known.shown()), cx);
+            }
+            None => {}
+        }
+    }
+
+    fn finish(&mut self, txn: TxnId, outcome: Outcome, cx: &mut Cx<'_>) {
+        self.operations.remove(&txn);
+        cx.output((txn, Output::Outcome(outcome)));
+    }
+
+    /// The requests of these partitions that ask for their clocks.
+    fn clocks(partitions: impl Iterator<Item = u16>) -> Vec<(u16, Request)> {
+        partitions.map(|partition| (partition, Request::ReadClock)).collect()
+    }
+
+    /// Takes in the answer to a request. Returns false if it is none.
+    fn take_in(&mut self, sent: &Sent, answer: Answer, cx: &mut Cx<'_>) -> bool {
+        self.known.saw(sent.partition, answer.clock(), cx.now());
+        let Some(txn) = sent.txn else { return matches!(answer, Answer::Clock(_)) };
+        let estimate = self.known.estimate(cx.now());
+        let Some(running) = self.operations.get_mut(&txn) else { return true };
+        running.metadata_bytes +=
+            sent.request.metadata_bytes() + estimate.bytes() + answer.metadata_bytes();
+        let fits = match (&mut running.task, &sent.request, answer) {
+            (_, Request::ReadClock, Answer::Clock(_)) => true,
+            (Task::Read(reading), request, answer) => {
+                reading.take_in(sent.partition, request, answer)
+            }
+            (Task::Write(_), Request::Write { .. }, answer) => {
+                return self.take_in_written(txn, answer, cx);
+            }
+            _ => false,
+        };
+        if !fits {
+            return false;
+        }
+        running.open -= 1;
+        if running.open == 0 {
+            self.go_on(txn, cx);
+        }
+        true
+    }
+}
+
+impl Actor for Coordinator {
+    type Message = Message;
+    type Timer = Timer;
+    type Record = ();
+    type Output = (TxnId, Output);
+
+    fn on_message(&mut self, from: NodeId, message: Message, cx: &mut Cx<'_>) {
+        let Message::Reply { number, answer } = message else {
+            return cx.reject(|| format!("{from} has sent a client what only replicas are sent"));
+        };
+        if !self.group.contains(from) {
+            return cx.reject(|| format!("{from} has sent what only replicas send"));
+        }
+        let Some(sent) = self.requests.get(&number) else { return };
+        if sent.partition != from.partition() {
+            return cx.reject(|| format!("{from} has answered what another partition was asked"));
+        }
+        let Some(sent) = self.requests.remove(&number) else { return };
+        cx.cancel_timer(Timer(number));
+        self.leaders.insert(sent.partition, from);
+        if !self.take_in(&sent, answer, cx) {
+            self.requests.insert(number, sent);
+            self.transmit(number, cx);
+            cx.reject(|| format!("{from} has sent another answer than was asked for"));
+        }
+    }
+
+    fn on_timer(&mut self, Timer(number): Timer, cx: &mut Cx<'_>) {
+        let Some(sent) = self.requests.get_mut(&number) else { return };
+        // It may not lead any more.
+        self.leaders.remove(&sent.partition);
+        if sent.txn.is_none_or(|txn| !self.operations.contains_key(&txn)) {
+            if sent.txn.is_none() {
+                self.known.gave_up(sent.partition);
+            }
+            self.requests.remove(&number);
+            return;
+        }
+        sent.repeated += 1;
+        self.transmit(number, cx);
+    }
+}
+
+/// By partition, its keys, and where they are among all.
+type Places = BTreeMap<u16, (Vec<Key>, Vec<usize>)>;
+
+impl Coordinate<Snapshots> for Coordinator {
+    fn on_operation(&mut self, txn: TxnId, operation: Operation, cx: &mut Cx<'_>) {
+        match operation {
+            Operation::Read { keys, at, own } => {
+                let reading = Reading::new(keys, at.unwrap_or_default(), own, &self.group);
+                self.begin(txn, Task::Read(reading), cx);
+            }
+            Operation::Write { writes, at, session, token } => {
+                match Writing::new(writes, at.unwrap_or_default(), session, token, &self.group) {
+                    Ok(writing) => self.begin(txn, Task::Write(writing), cx),
+                    // It is of a keyspace with another protocol.
+                    Err(outcome) => cx.output((txn, Output::Outcome(outcome))),
+                }
+            }
+            Operation::ReadClocks => self.begin(txn, Task::Clocks, cx),
+            // The timers of its requests forget them.
+            Operation::GiveUp => {
+                let Some(running) = self.operations.remove(&txn) else { return };
+                let outcome = match running.task {
+                    Task::Write(writing) if writing.has_begun() => Outcome::Unknown,
+                    Task::Read(_) if running.rounds > 3 => {
+                        Outcome::Contended { rounds: running.rounds }
+                    }
+                    _ => Outcome::NoEffect,
+                };
+                cx.output((txn, Output::Outcome(outcome)));
+            }
+        }
+    }
+}

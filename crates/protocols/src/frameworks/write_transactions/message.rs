@@ -1,0 +1,337 @@
+//! What participants exchange and what replicas keep.
+
+use core::fmt;
+
+use serde::{Deserialize, Serialize};
+use serried_model::{Key, NodeId, Value, Versionstamp, Write};
+
+use crate::frameworks::replicated_log::{self, Led};
+
+/// Identifies a write transaction.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
+pub struct TransactionId {
+    /// The versionstamp with which it was requested. Its commit time is later.
+    pub requested: Versionstamp,
+    /// The number of its session.
+    pub session: u64,
+}
+
+impl fmt::Display for TransactionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "v{}-{:x}", self.requested, self.session)
+    }
+}
+
+/// A message.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Message {
+    /// A client requests an operation.
+    Request {
+        /// Names the request at the client.
+        number: u64,
+        /// About what the clocks show by now, as far as the client knows.
+        clock: Versionstamp,
+        /// The operation.
+        request: Request,
+    },
+    /// A request that another replica passes on, because it does not lead.
+    Forward {
+        /// The client.
+        client: NodeId,
+        /// Names the request at the client.
+        number: u64,
+        /// As in the request.
+        clock: Versionstamp,
+        /// The operation.
+        request: Request,
+    },
+    /// The answer to a request. The sender leads.
+    Reply {
+        /// The request.
+        number: u64,
+        /// The answer.
+        answer: Answer,
+    },
+    /// From the leader of one partition to that of another one.
+    Peer(Peer),
+    /// The same, passed on by a replica that does not lead.
+    PassedOn {
+        /// The leader that has sent it.
+        origin: NodeId,
+        /// What it has sent.
+        peer: Peer,
+    },
+    /// About the log.
+    Log(replicated_log::Message<Led<Entry>>),
+}
+
+/// An operation on one partition.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Request {
+    /// Read keys as of a safe time, with the session's own later versions (Eiger-PORT).
+    Read {
+        /// As of when.
+        at: Versionstamp,
+        /// The session.
+        session: u64,
+        /// Versions of the session up to this are read, too.
+        written: Versionstamp,
+        /// The keys.
+        keys: Vec<Key>,
+    },
+    /// Read the latest versions, with how long they are valid (Eiger, first round).
+    ReadLatest {
+        /// The keys.
+        keys: Vec<Key>,
+    },
+    /// Read keys as of a time, whatever is pending (Eiger, second round).
+    ReadAt {
+        /// As of when.
+        at: Versionstamp,
+        /// The keys.
+        keys: Vec<Key>,
+    },
+    /// Take part in a write transaction.
+    Write {
+        /// The transaction.
+        id: TransactionId,
+        /// The partitions that take part. The first one coordinates.
+        participants: Vec<u16>,
+        /// The writes of this partition.
+        writes: Vec<Write>,
+    },
+    /// Show the clock.
+    ReadClock,
+}
+
+/// What a leader's clock shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Clock {
+    /// The version clock.
+    pub shown: Versionstamp,
+    /// The safe time: nothing commits here at this time any more, or before it.
+    pub safe: Versionstamp,
+}
+
+impl Clock {
+    fn bytes(self) -> u32 {
+        self.shown.bytes() + self.safe.bytes()
+    }
+}
+
+/// What a key had.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Found {
+    /// The value, if there was one.
+    pub value: Option<Value>,
+    /// The commit time of the transaction that it is from.
+    pub commit: Versionstamp,
+}
+
+/// What a key has, and until when at least.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Valid {
+    /// What it has. It is valid from its commit time on: Eiger's earliest valid time.
+    pub found: Found,
+    /// Nothing else commits up to this: Eiger's latest valid time.
+    pub until: Versionstamp,
+}
+
+/// The result of an operation.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Answer {
+    /// What the keys had, in their order.
+    Values {
+        /// By key.
+        found: Vec<Found>,
+        /// About how many pending transactions coordinators were asked for that (Eiger).
+        checked: u32,
+        /// The clock.
+        clock: Clock,
+    },
+    /// What the keys have, in their order.
+    Latest {
+        /// By key.
+        found: Vec<Valid>,
+        /// The clock.
+        clock: Clock,
+    },
+    /// What a key had then is not kept any more.
+    TooOld {
+        /// The clock.
+        clock: Clock,
+    },
+    /// The transaction has committed, and can be read here.
+    Committed {
+        /// Its commit time.
+        commit: Versionstamp,
+        /// The clock.
+        clock: Clock,
+    },
+    /// The transaction was undone, and will never commit.
+    Undone {
+        /// The clock.
+        clock: Clock,
+    },
+    /// The transaction was requested with too low a versionstamp, or so long ago that its outcome is not known any
+    /// more.
+    Outdated {
+        /// The clock.
+        clock: Clock,
+    },
+    /// The clock.
+    Clock(Clock),
+}
+
+impl Request {
+    /// How many bytes of it only coordinate reads.
+    pub(super) fn metadata_bytes(&self) -> u32 {
+        match self {
+            Request::Read { at, written, .. } => at.bytes() + written.bytes() + SESSION_BYTES,
+            Request::ReadAt { at, .. } => at.bytes(),
+            Request::ReadLatest { .. } | Request::Write { .. } | Request::ReadClock => 0,
+        }
+    }
+}
+
+/// How many bytes the number of a session takes in a message.
+const SESSION_BYTES: u32 = 10;
+
+/// How many bytes it takes to ask about one pending transaction, and to answer: its id, the time, and the commit time.
+const CHECK_BYTES: u32 = 40;
+
+impl Answer {
+    /// What the clock of the sender shows.
+    pub(super) fn clock(&self) -> Clock {
+        match self {
+            Answer::Values { clock, .. }
+            | Answer::Latest { clock, .. }
+            | Answer::TooOld { clock }
+            | Answer::Committed { clock, .. }
+            | Answer::Undone { clock }
+            | Answer::Outdated { clock }
+            | Answer::Clock(clock) => *clock,
+        }
+    }
+
+    /// How many bytes of it only coordinate reads.
+    pub(super) fn metadata_bytes(&self) -> u32 {
+        let of_answer = match self {
+            Answer::Values { found, checked, .. } => {
+                let commits: u32 = found.iter().map(|found| found.commit.bytes()).sum();
+                commits + CHECK_BYTES * checked
+            }
+            Answer::Latest { found, .. } => {
+                let bytes = |valid: &Valid| valid.found.commit.bytes() + valid.until.bytes();
+                found.iter().map(bytes).sum()
+            }
+            _ => 0,
+        };
+        of_answer + self.clock().bytes()
+    }
+}
+
+/// What leaders of different partitions tell each other of a transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Peer {
+    /// A cohort has prepared it.
+    Vote {
+        /// The transaction.
+        id: TransactionId,
+        /// Its pending time there.
+        pending: Versionstamp,
+        /// Whether the cohort has waited for long: if the coordinator has not prepared it, it refuses it.
+        overdue: bool,
+    },
+    /// A cohort has refused it, and will never prepare it.
+    Refused(TransactionId),
+    /// The coordinator asks a cohort to vote, or else to refuse it.
+    Ask(TransactionId),
+    /// The coordinator has decided that it commits at this time.
+    Commit(TransactionId, Versionstamp),
+    /// The coordinator has decided that it is undone.
+    Undo(TransactionId),
+    /// A cohort knows the decision durably.
+    Done(TransactionId),
+    /// A cohort asks the coordinator whether it has committed at a time or before it. It does not any more after that.
+    Check {
+        /// Names the question at the cohort.
+        number: u64,
+        /// The transaction.
+        id: TransactionId,
+        /// The time.
+        at: Versionstamp,
+    },
+    /// The answer: its commit time, if it has committed.
+    Checked {
+        /// The question.
+        number: u64,
+        /// The commit time.
+        commit: Option<Versionstamp>,
+    },
+}
+
+/// An entry of the log.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Entry {
+    /// A leader begins. Its clock begins at the bound, and the bound is raised.
+    Lead,
+    /// The clock of the leader may go up to the bound. Outcomes of transactions that were requested up to the horizon
+    /// are forgotten.
+    Bound {
+        /// The bound.
+        bound: Versionstamp,
+        /// The horizon.
+        horizon: Versionstamp,
+    },
+    /// A transaction that has this partition alone.
+    Write {
+        /// The transaction.
+        id: TransactionId,
+        /// Its commit time.
+        commit: Versionstamp,
+        /// Its writes.
+        writes: Vec<Write>,
+    },
+    /// A transaction is prepared.
+    Prepare {
+        /// The transaction.
+        id: TransactionId,
+        /// The partitions that take part. The first one coordinates.
+        participants: Vec<u16>,
+        /// Its pending time here.
+        pending: Versionstamp,
+        /// Its writes here.
+        writes: Vec<Write>,
+    },
+    /// A transaction that is not prepared here never will be.
+    Refuse(TransactionId),
+    /// A prepared transaction commits, or is undone. The entry repeats the writes, so that it can be replayed without
+    /// the one that has prepared it.
+    Decide {
+        /// The transaction.
+        id: TransactionId,
+        /// Its commit time; `None` if it is undone.
+        commit: Option<Versionstamp>,
+        /// Its writes here, if it commits.
+        writes: Vec<Write>,
+    },
+    /// All cohorts know the decisions of these transactions.
+    Finish(Vec<TransactionId>),
+}
+
+impl replicated_log::Entry for Entry {
+    fn size(&self) -> usize {
+        let size = |write: &Write| write.key.len() + write.value.as_ref().map_or(0, Value::len);
+        match self {
+            Entry::Write { writes, .. }
+            | Entry::Prepare { writes, .. }
+            | Entry::Decide { writes, .. } => writes.iter().map(size).sum(),
+            Entry::Finish(ids) => ids.len() * size_of::<TransactionId>(),
+            Entry::Lead | Entry::Bound { .. } | Entry::Refuse(_) => 0,
+        }
+    }
+}
+
+/// What a replica makes durable.
+pub type Record = replicated_log::Record<Led<Entry>>;

@@ -1,0 +1,189 @@
+//! What a leader has in memory: its clock, what is pending, and what was overwritten.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+
+use serried_actor::{Settings, Timestamp};
+use serried_model::{Key, Versionstamp, Write};
+use serried_parts::Map;
+
+use super::Mutation;
+use super::horizon::Horizon;
+use super::message::{Clock, TransactionId};
+use super::open::Open;
+use super::versions::Overwritten;
+use crate::Mutated;
+use crate::frameworks::stamp_clock::{StampClock, ahead};
+
+/// How long overwritten versions can be read at least after a later one became safe, if they do not take too much
+/// room, and the settings do not say longer.
+const KEPT_FOR: Duration = Duration::from_secs(1);
+
+/// A pending transaction of a key.
+pub(super) type Pending = (Versionstamp, TransactionId);
+
+/// The clock, and what is pending.
+#[derive(Debug)]
+pub(super) struct Serving {
+    clock: StampClock,
+    /// Former leaders have shown nothing after this.
+    begun_at: Versionstamp,
+    /// What the clock should show, if the log allows it.
+    wanted: Versionstamp,
+    /// Transactions that are not decided here, by their pending times.
+    pending: BTreeMap<Versionstamp, TransactionId>,
+    /// The same by session.
+    of_sessions: BTreeSet<(u64, Versionstamp)>,
+    /// The same by key.
+    of_keys: Map<Key, Vec<Pending>>,
+    /// Transactions under way.
+    pub(super) open: BTreeMap<TransactionId, Open>,
+    pub(super) overwritten: Overwritten,
+    pub(super) horizon: Horizon,
+    ahead: Duration,
+    kept_for: Duration,
+    mutation: Mutated<Mutation>,
+}
+
+impl Serving {
+    /// A leader begins, after others that have not gone beyond `bound`. Their last write has committed at `written`.
+    pub(super) fn new(
+        bound: Versionstamp,
+        written: Versionstamp,
+        now: Timestamp,
+        settings: &Settings,
+        mutation: Mutated<Mutation>,
+    ) -> Serving {
+        let begun_at = if mutation.is(Mutation::BoundForgotten) { written } else { bound };
+        Serving {
+            clock: StampClock::new(begun_at.next(), now),
+            begun_at,
+            wanted: Versionstamp::ZERO,
+            pending: BTreeMap::new(),
+            of_sessions: BTreeSet::new(),
+            of_keys: Map::default(),
+            open: BTreeMap::new(),
+            overwritten: Overwritten::default(),
+            horizon: Horizon::new(Duration::from_millis(settings.outcomes_ms)),
+            ahead: ahead(settings),
+            kept_for: KEPT_FOR.max(Duration::from_millis(settings.history_ms)),
+            mutation,
+        }
+    }
+
+    /// The last versionstamp that the clock may show with this bound. What is above is left for transactions that are
+    /// in the log.
+    fn limit(&self, bound: Versionstamp) -> Versionstamp {
+        bound.before(self.ahead / 4)
+    }
+
+    /// What the clock and the safe time are.
+    pub(super) fn clock(&self, bound: Versionstamp, now: Timestamp) -> Clock {
+        let shown = self.clock.now(now).min(self.limit(bound)).max(self.begun_at);
+        let first = match self.mutation.is(Mutation::PendingNotCounted) {
+            true => None,
+            false => self.pending.first_key_value(),
+        };
+        let safe = first.map_or(shown, |(pending, _)| shown.min(Versionstamp(pending.0 - 1)));
+        Clock { shown, safe }
+    }
+
+    /// The clock shows at least this from now on, as far as the log allows it. Returns whether it does.
+    pub(super) fn take_over(
+        &mut self,
+        stamp: Versionstamp,
+        bound: Versionstamp,
+        now: Timestamp,
+    ) -> bool {
+        self.clock.take_over(stamp.min(self.limit(bound)), now);
+        self.wanted = self.wanted.max(stamp);
+        stamp <= self.limit(bound)
+    }
+
+    /// The bound that is needed, if the present one is reached soon, or by what the clock should show.
+    pub(super) fn bound_wanted(&self, bound: Versionstamp, now: Timestamp) -> Option<Versionstamp> {
+        let needed = self.clock.now(now).max(self.wanted);
+        (needed.after(self.ahead / 2) > bound).then(|| needed.after(self.ahead))
+    }
+
+    /// Whether a session can have this versionstamp.
+    pub(super) fn is_possible(&self, stamp: Versionstamp, now: Timestamp) -> bool {
+        self.clock.is_possible(stamp, now)
+    }
+
+    /// A versionstamp after `requested`, and after all that the clock has shown.
+    pub(super) fn stamp(
+        &mut self,
+        requested: Versionstamp,
+        partition: u16,
+        now: Timestamp,
+    ) -> Versionstamp {
+        let stamp = self.clock.now(now).max(requested).max(self.begun_at).next_of(partition);
+        self.clock.take_over(stamp, now);
+        stamp
+    }
+
+    /// A transaction has committed.
+    pub(super) fn committed(&mut self, commit: Versionstamp, now: Timestamp) {
+        self.clock.take_over(commit, now);
+    }
+
+    /// A transaction is pending.
+    pub(super) fn begin(
+        &mut self,
+        id: TransactionId,
+        pending: Versionstamp,
+        participants: &[u16],
+        writes: &[Write],
+        now: Timestamp,
+    ) {
+        self.clock.take_over(pending, now);
+        self.pending.insert(pending, id);
+        self.of_sessions.insert((id.session, pending));
+        for write in writes {
+            self.of_keys.get_or_default(&write.key).push((pending, id));
+        }
+        let open = self.open.entry(id).or_insert_with(|| Open::new(now));
+        open.pending = Some(pending);
+        open.coordinator = participants.first().filter(|_| participants.len() > 1).copied();
+    }
+
+    /// A transaction is decided. It is still open.
+    pub(super) fn end<'a>(&mut self, id: TransactionId, keys: impl Iterator<Item = &'a Key>) {
+        let Some(open) = self.open.get_mut(&id) else { return };
+        open.is_deciding = false;
+        let Some(pending) = open.pending.take() else { return };
+        self.pending.remove(&pending);
+        self.of_sessions.remove(&(id.session, pending));
+        for key in keys {
+            let Some(of_key) = self.of_keys.get_mut(key) else { continue };
+            of_key.retain(|(_, other)| *other != id);
+            if of_key.is_empty() {
+                self.of_keys.remove(key);
+            }
+        }
+    }
+
+    /// Whether a transaction of this session is pending here since before `written`.
+    pub(super) fn has_own(&self, session: u64, written: Versionstamp) -> bool {
+        let from = (session, Versionstamp::ZERO);
+        self.of_sessions.range(from..(session, written)).next().is_some()
+    }
+
+    /// The transactions that are pending at a key, with their pending times.
+    pub(super) fn pending(&self, key: &Key) -> &[Pending] {
+        self.of_keys.get(key).map_or(&[], Vec::as_slice)
+    }
+
+    /// How many transactions are pending.
+    pub(super) fn pending_count(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Forgets old versions. Those that can be read as of the safe time are kept.
+    pub(super) fn expire(&mut self, bound: Versionstamp, now: Timestamp) {
+        let Clock { shown, safe } = self.clock(bound, now);
+        self.overwritten.expire(shown.min(safe).before(self.kept_for));
+        self.horizon.sample(shown, now);
+    }
+}
