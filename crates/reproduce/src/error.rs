@@ -31,6 +31,14 @@ pub enum Error {
     /// There is no geography of that name.
     #[error(transparent)]
     Geography(#[from] UnknownGeography),
+    /// The workload needs write transactions, and the protocol has none.
+    #[error("`{protocol}` has no write transactions, and `{workload}` needs them")]
+    NoWriteTransactions {
+        /// The protocol.
+        protocol: String,
+        /// The workload.
+        workload: &'static str,
+    },
     /// Another run of the figure has failed. Its error is the one to report.
     #[error("another run has failed")]
     Stopped,

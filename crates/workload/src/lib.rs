@@ -50,8 +50,8 @@ pub use registers::{
 };
 pub use retwis::Retwis;
 pub use snapshots::{
-    PlannedSnapshot, SnapshotClient, SnapshotLoop, SnapshotMix, SnapshotParameters,
-    SnapshotWorkload, Staleness, StalenessReport, YcsbGroups, attribute, placed,
+    Eiger, PlannedSnapshot, SnapshotClient, SnapshotLoop, SnapshotMix, SnapshotParameters,
+    SnapshotWorkload, Staleness, StalenessReport, Versions, YcsbGroups, attribute,
 };
 pub use workload::{
     OneShot, Parameters, Plan, RolledBack, Run, Workload, WorkloadError, WorkloadInfo, family,

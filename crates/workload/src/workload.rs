@@ -12,9 +12,10 @@ use serried_session::{Abort, Footprint, Transaction, TransactionKeyspace};
 
 use crate::tpcc::{self, Scale, Tpcc, TpccCalls};
 use crate::{
-    Bank, BankCalls, Counter, CounterCalls, F1, Inspection, ListAppend, ListCalls, OneShotCalls,
-    ProcedureParameters, ProcedureWorkload, RegisterMix, RegisterParameters, RegisterWorkload,
-    Report, Retwis, SnapshotMix, SnapshotParameters, SnapshotWorkload, Tao, Ycsb, YcsbGroups,
+    Bank, BankCalls, Counter, CounterCalls, Eiger, F1, Inspection, ListAppend, ListCalls,
+    OneShotCalls, ProcedureParameters, ProcedureWorkload, RegisterMix, RegisterParameters,
+    RegisterWorkload, Report, Retwis, SnapshotMix, SnapshotParameters, SnapshotWorkload, Tao, Ycsb,
+    YcsbGroups,
 };
 
 /// The plan of one transaction.
@@ -366,6 +367,14 @@ const WORKLOADS: &[WorkloadInfo] = &[
         make: Make::Snapshots(|parameters| {
             check_keys(parameters.keys, 1, u64::MAX)?;
             Ok(Arc::new(YcsbGroups::new(parameters)?))
+        }),
+    },
+    WorkloadInfo {
+        name: "eiger",
+        summary: "snapshots: read-only and write transactions of 5 rows of 5 columns (004 §9)",
+        make: Make::Snapshots(|parameters| {
+            check_keys(parameters.keys, 1, u64::MAX)?;
+            Ok(Arc::new(Eiger::new(parameters)?))
         }),
     },
     WorkloadInfo {

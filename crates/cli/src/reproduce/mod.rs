@@ -14,6 +14,7 @@ use crate::arguments::{MOST_PER_S, protocols};
 use crate::costs::CostArguments;
 use crate::misuse::{MOST_CLIENTS, MOST_KEYS, MOST_SECONDS, Misuse, number, seconds_above_0};
 use crate::wing::registers::offers_rmws;
+use crate::wing::snapshots::offers_write_transactions;
 use teller::Teller;
 
 /// The greatest place on a horizontal axis.
@@ -132,6 +133,12 @@ impl Reproduce {
         let mut modifying = self.protocol.iter().flatten().filter(|_| figure.modifies());
         if let Some(unable) = modifying.find(|protocol| !offers_rmws(protocol)) {
             demand!(false, "`{unable}` has no read-modify-writes, and `{}` does some", figure.name);
+        }
+        let mut writing = self.protocol.iter().flatten();
+        let unable = writing.find(|protocol| !offers_write_transactions(protocol));
+        if let Some(unable) = unable.filter(|_| figure.needs_write_transactions()) {
+            let name = figure.name;
+            demand!(false, "`{unable}` has no write transactions, and `{name}` needs them");
         }
         Ok(())
     }

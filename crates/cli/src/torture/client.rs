@@ -125,7 +125,7 @@ impl TortureClient {
         let driver = Snapshots::driver(&front_end);
         let recorder = Recorder::writing_to(file).counting_from(epoch_ns(&*driver));
         let recorder = Arc::new(recorder);
-        let workload = Arc::new(snapshots::workload());
+        let workload = Arc::new(snapshots::workload(&front_end));
         let measurement = measurement(&*driver);
         let has_clocks = front_end.has_version_clocks();
         let client = |number| SnapshotClient {

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serried::{Database, Key, ReadOnly, SnapshotOptions};
+use serried::{Database, Key, ReadOnly, SnapshotKeyspace, SnapshotOptions};
 use serried_history::{Deletes, EventKind, History, MicroOperation, Options, ReadResult};
 use serried_model::Guarantee;
-use serried_workload::{SnapshotMix, SnapshotParameters, SnapshotWorkload, attribute, placed};
+use serried_workload::{SnapshotMix, SnapshotParameters, SnapshotWorkload, Versions, attribute};
 
 use super::Kind;
 use super::verdict::{append_read, history_of_all, promised};
@@ -16,9 +16,13 @@ use crate::wing::transactions::judge_with;
 /// How long the last session waits, so that it sees everything: much longer than its freshness.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// What the clients do.
-pub(super) fn workload() -> SnapshotMix {
-    SnapshotMix::new(&SnapshotParameters::default()).expect("the defaults are possible")
+/// What the clients of a keyspace do.
+pub(super) fn workload(keyspace: &SnapshotKeyspace) -> SnapshotMix {
+    let mix = SnapshotMix::new(&SnapshotParameters::default()).expect("the defaults are possible");
+    match keyspace.has_write_transactions() {
+        true => mix.writing_together(),
+        false => mix,
+    }
 }
 
 /// Reads all keys, and judges them and the histories of all clients.
@@ -30,19 +34,21 @@ pub(super) async fn judge(
     let mut history = attribute(history_of_all(files)?);
     let options = SnapshotOptions { deadline: within, ..SnapshotOptions::default() };
     let session = database.snapshots(Kind::Snapshot.name()).await?.with_options(options);
-    let workload = workload();
+    let (workload, versions) = (workload(&session), Versions::of(&session));
     let keys: Vec<u64> = (0..workload.keys()).collect();
     let names = || keys.iter().map(|key| workload.key(*key)).collect::<Vec<Key>>();
     session.read_only(names()).await?;
     tokio::time::sleep(SETTLED).await;
+    // A session may see only what it has heard of before. So the last read comes after one that has heard of everything.
+    session.read_only(names()).await?;
     let ReadOnly { values, stamps, .. } = session.read_only_recorded(names()).await?;
     let found = keys.iter().zip(&values).map(|(key, value)| {
         let value = value.as_ref().map(|value| workload.number(value));
         MicroOperation::Read { key: *key, result: ReadResult::Register(value) }
     });
     let found: Vec<MicroOperation> = found.collect();
-    let versions: Vec<_> =
-        keys.iter().zip(&stamps).map(|(key, stamp)| placed(*key, *stamp)).collect();
+    let places = keys.iter().zip(&stamps);
+    let versions: Vec<_> = places.map(|(key, stamp)| versions.placed(*key, *stamp)).collect();
     for (key, version) in keys.iter().zip(&versions) {
         if let Some(lost) = latest(&history, *key).filter(|latest| latest > version) {
             let text = format!(

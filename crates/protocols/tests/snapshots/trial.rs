@@ -7,8 +7,8 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use serried_actor::{Protocol, Settings, Timestamp};
 use serried_history::{
-    Deletes, EventKind, History, Options, Recorder, Verdict, check_process_ordered_with,
-    check_strict_serializable_with,
+    Deletes, EventKind, History, Options, Recorder, Verdict, check_causal_convergent_with,
+    check_process_ordered_with, check_serializable_with, check_strict_serializable_with,
 };
 use serried_model::snapshots::VersionClocks;
 use serried_model::{Geography, Guarantee, Snapshots};
@@ -38,6 +38,8 @@ struct Choices {
     keys: u64,
     writes: f64,
     most_read: u64,
+    /// How many keys a write transaction has at most, where there are some.
+    most_written: u64,
     /// Whether few keys are in memory.
     evicts: bool,
     thrifty: bool,
@@ -71,6 +73,7 @@ impl Choices {
             freshness: Duration::from_micros([0, 100, 5_000, 100_000, 1_000_000_000][below(5)]),
             moves: below(3) == 0,
             absences: below(3) == 0,
+            most_written: [1, 2, 4][below(3)],
         }
     }
 }
@@ -142,6 +145,11 @@ impl Trial {
                     writes: choices.writes,
                     deletes: 0.1,
                     most_read: choices.most_read,
+                    most_written: if P::OFFERS.write_transactions {
+                        choices.most_written
+                    } else {
+                        1
+                    },
                 },
                 recorder: recorder.clone(),
                 front_ends,
@@ -181,8 +189,13 @@ fn judge(guarantee: Guarantee, history: &History) -> Result<(), String> {
     let options = Options { deletes: Deletes::Remembered, ..Options::default() };
     let verdict = match guarantee {
         Guarantee::Nothing => return Ok(()),
+        Guarantee::Causal => check_causal_convergent_with(history, &options),
+        Guarantee::Serializable => check_serializable_with(history, &options),
         Guarantee::ProcessOrdered => check_process_ordered_with(history, &options),
-        _ => check_strict_serializable_with(history, &options),
+        Guarantee::StrictSerializable => check_strict_serializable_with(history, &options),
+        Guarantee::Linearizable | Guarantee::RegularSequential => {
+            return Err(format!("no checker of snapshots judges `{guarantee}`"));
+        }
     };
     match verdict {
         Verdict::Holds(_) => Ok(()),

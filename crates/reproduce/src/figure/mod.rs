@@ -121,6 +121,13 @@ impl Figure {
         }
     }
 
+    /// Whether its clients need write transactions, in a keyspace of snapshots.
+    pub fn needs_write_transactions(&self) -> bool {
+        let Work::Snapshots(groups) = self.work else { return false };
+        let workload = serried_workload::named_snapshots(groups.workload, &Default::default());
+        workload.is_ok_and(|workload| workload.needs_write_transactions())
+    }
+
     /// The unit of throughput.
     pub(crate) fn per_s(&self) -> &'static str {
         match self.work {

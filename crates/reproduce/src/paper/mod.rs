@@ -1,5 +1,6 @@
 //! The figures of the papers, a file of data for each paper.
 
+mod eiger;
 mod gryff;
 mod morty;
 mod ncc;
@@ -10,9 +11,9 @@ use crate::{Error, Figure};
 
 /// All figures that can be reproduced.
 pub fn figures() -> impl Iterator<Item = &'static Figure> {
-    [morty::FIGURES, gryff::FIGURES, ncc::FIGURES, rococo::FIGURES, port::FIGURES]
-        .into_iter()
-        .flatten()
+    let transactions = [morty::FIGURES, gryff::FIGURES, ncc::FIGURES];
+    let others = [rococo::FIGURES, port::FIGURES, eiger::FIGURES];
+    transactions.into_iter().chain(others).flatten()
 }
 
 /// The figure called `name`.
@@ -41,7 +42,8 @@ mod tests {
              gryff-fig15, rsc-fig16, ncc-fig7a, ncc-fig7b, ncc-fig7c, ncc-fig8a, ncc-fig8b, ncc-fig8c, \
              ncc-fig7a-calls, ncc-fig7b-calls, ncc-fig7c-calls, ncc-fig8a-calls, \
              rococo-fig11, rococo-fig14, rococo-fig15, rococo-table1, rococo-table2, \
-             port-fig4a, port-fig4b, port-fig4c, port-fig4d, port-fig4e, port-fig4f"
+             port-fig4a, port-fig4b, port-fig4c, port-fig4d, port-fig4e, port-fig4f, port-fig9, \
+             eiger-fig8a, eiger-fig8b, eiger-fig8c, eiger-fig8d, eiger-fig8e, eiger-fig8f"
         );
     }
 

@@ -1,4 +1,4 @@
-//! 004 §7: Figure 4 of *Performance-Optimal Read-Only Transactions* (PORT).
+//! 004 §7 and §10: Figures 4 and 9 of *Performance-Optimal Read-Only Transactions* (PORT).
 
 use crate::claim::Quantity::{Fresh, HighestThroughput, Latency as LatencyOf, Omitted, Stale};
 use crate::claim::{Against, Claim, Quantity, Said, StaleAt};
@@ -19,7 +19,7 @@ const COMPARED: &[System] = &[
 const PORT_ALONE: &[System] = &[System::new(PORT, "Scylla-PORT")];
 
 /// Each client of the paper makes 10 million requests.
-const PAPER: Paper = Paper {
+pub(super) const PAPER: Paper = Paper {
     number: "004",
     name: "PORT",
     times: Extent {
@@ -30,6 +30,17 @@ const PAPER: Paper = Paper {
 
 /// YCSB's workload B in groups of 5 records, of 10 fields of 100 bytes each (§7.2).
 const YCSB: Groups = Groups { workload: "ycsb-groups", size: 1_000_000, theta: 0.99, writes: 0.05 };
+
+/// Keys that are so few that reads and writes conflict.
+const HOT: Groups = Groups { workload: "snapshot", size: 1_000, theta: 0.0, writes: 0.1 };
+
+const OF_FIGURE_9: &[System] = &[
+    System::new(PORT, "Scylla-PORT"),
+    System::new("eiger-port", "Eiger-PORT"),
+    System::new("eiger", "Eiger"),
+    System::new(OCC, "Scylla-OCC"),
+    System::new(PLAIN, "ScyllaDB"),
+];
 
 const P50: Latency = Latency::quantile(None, 0.5);
 
@@ -57,7 +68,7 @@ const CONTENDED: Figure = Figure {
 };
 
 /// As in the paper: what a session reads is as old as the stable frontier.
-const FRONTIER: Panel = Panel {
+pub(super) const FRONTIER: Panel = Panel {
     label: "stable frontier",
     geography: None,
     sets: Some((Parameter::FreshnessMs, f64::INFINITY)),
@@ -69,7 +80,7 @@ const WRITES: Swept = Swept {
     logarithmic: false,
 };
 
-const SCALE: Swept = Swept {
+pub(super) const SCALE: Swept = Swept {
     parameter: Parameter::Servers,
     places: Extent { full: &[2.0, 4.0, 8.0, 16.0, 32.0], quick: &[4.0, 16.0] },
     logarithmic: true,
@@ -82,7 +93,7 @@ const ROUNDS: &str = "In simulation, a message costs by its bytes, and a key tha
 const CLOCKS: &str = "Our version clocks advance with time as well as with writes, and each simulated client has one session, \
      which shares its clock with no other";
 
-const fn ratio(
+pub(super) const fn ratio(
     x: Option<f64>,
     (protocol, over): (&'static str, &'static str),
     of: Quantity,
@@ -92,8 +103,12 @@ const fn ratio(
     Claim { panel: 0, x, protocol, against: Against::Over(over), of, paper, source }
 }
 
-const fn says(x: f64, of: Quantity, paper: Said, source: &'static str) -> Claim {
+pub(super) const fn says(x: f64, of: Quantity, paper: Said, source: &'static str) -> Claim {
     Claim { panel: 0, x: Some(x), protocol: PORT, against: Against::Nothing, of, paper, source }
+}
+
+const fn of_figure_9(protocol: &'static str, of: Quantity, paper: Said) -> Claim {
+    Claim { panel: 0, x: None, protocol, against: Against::Nothing, of, paper, source: "Fig. 9" }
 }
 
 const VARYING: &str = "§7.3, Varying write percentage";
@@ -231,10 +246,35 @@ pub(super) const FIGURES: &[Figure] = &[
         ],
         ..CONTENDED
     },
+    Figure {
+        name: "port-fig9",
+        number: "9",
+        section: "10",
+        summary: "Rounds and metadata of read-only transactions on a few contended keys",
+        work: Work::Snapshots(HOT),
+        systems: OF_FIGURE_9,
+        claims: &[
+            of_figure_9(PORT, Quantity::Rounds, Said::About(1.0)),
+            of_figure_9("eiger-port", Quantity::Rounds, Said::About(1.0)),
+            of_figure_9("eiger", Quantity::Rounds, Said::Between(1.0, 3.0)),
+        ],
+        remarks: &[
+            "Figure 9 is a table of what systems do in the worst case, and not of measurements. Of its systems, those are run here \
+             that are protocols of snapshots. Families of transactions do not count rounds and bytes, so ROCOCO and MVTSO are \
+             left out. Scylla-OCC and plain reads are not in the paper's table",
+            "Metadata is what requests and answers of a read-only transaction have only to coordinate reads, in bytes: `metadata B` \
+             below. The paper says that it is constant for PORT and Eiger-PORT, and linear in the number of conflicting \
+             transactions for Eiger",
+            "Under Eiger and Eiger-PORT, up to 4 keys are written in a transaction. Under the others, they are written one by one",
+            "Whether reads are blocked is not counted",
+        ],
+        common_remarks: &[CPU],
+        ..CONTENDED
+    },
 ];
 
 /// More clients with more servers, so that these have enough to do (§7.4).
-const PER_SERVER: Panel = Panel {
+pub(super) const PER_SERVER: Panel = Panel {
     label: "32 clients a server",
     geography: None,
     sets: Some((Parameter::ClientsPerServer, 32.0)),

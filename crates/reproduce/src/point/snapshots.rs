@@ -95,7 +95,7 @@ impl SnapshotPoint {
         let geography = Geography::named(self.geography)?;
         let workload = serried_workload::named_snapshots(self.workload, &self.parameters)?;
         let run = Run { point: self, geography, workload };
-        Ok(serried_protocols::visit(&self.protocol, run)?)
+        serried_protocols::visit(&self.protocol, run)?
     }
 }
 
@@ -106,10 +106,16 @@ struct Run<'a> {
 }
 
 impl Visitor<Snapshots> for Run<'_> {
-    type Output = SnapshotsMeasured;
+    type Output = Result<SnapshotsMeasured, Error>;
 
-    fn visit<P: Protocol<Family = Snapshots>>(self) -> SnapshotsMeasured {
-        let Run { point, geography, workload } = self;
+    fn visit<P: Protocol<Family = Snapshots>>(self) -> Self::Output {
+        let Run { point, geography, mut workload } = self;
+        if P::OFFERS.write_transactions {
+            workload = workload.with_write_transactions().unwrap_or(workload);
+        } else if workload.needs_write_transactions() {
+            let (protocol, workload) = (point.protocol.clone(), point.workload);
+            return Err(Error::NoWriteTransactions { protocol, workload });
+        }
         let initial = workload.initial();
         let mut cluster = Cluster::<P>::new(Configuration {
             seed: point.seed,
@@ -164,6 +170,6 @@ impl Visitor<Snapshots> for Run<'_> {
         };
         let means = report.means.iter().map(|(name, mean)| (name.to_string(), *mean)).collect();
         let staleness = staleness.map(|staleness| staleness.report());
-        SnapshotsMeasured { requests, means, staleness }
+        Ok(SnapshotsMeasured { requests, means, staleness })
     }
 }

@@ -8,10 +8,10 @@ use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
 use serried_actor::Timestamp;
 use serried_history::{EventKind, MicroOperation, ReadResult, Recorder};
-use serried_model::{Value, Version};
+use serried_model::{Value, Version, Write};
 use serried_session::{ReadOnly, SnapshotError, SnapshotKeyspace, WriteOutcome};
 
-use super::history::{omitted_for, placed};
+use super::versions::{Versions, omitted_for};
 use super::{PlannedSnapshot, SnapshotMix, SnapshotWorkload, Staleness};
 use crate::closed_loop::generator;
 use crate::{Failure, Measurement, Part, Window};
@@ -52,10 +52,13 @@ impl SnapshotClient {
             }
             match self.workload.plan(self.client, number, &mut random) {
                 PlannedSnapshot::Read(keys) => parts.push(self.read(&keys, begun).await),
+                PlannedSnapshot::WriteTogether(writes) => {
+                    parts.push(self.write(0, &writes, begun).await);
+                }
                 PlannedSnapshot::Write(writes) => {
                     let mut writing = (0..)
-                        .zip(writes)
-                        .map(|(i, (key, value))| self.write(i, key, value, begun))
+                        .zip(writes.chunks(1))
+                        .map(|(i, write)| self.write(i, write, begun))
                         .collect::<FuturesUnordered<_>>();
                     while let Some(part) = writing.next().await {
                         parts.push(part);
@@ -103,9 +106,10 @@ impl SnapshotClient {
                 let found = keys.iter().zip(values).map(|(key, value)| {
                     read(*key, ReadResult::Register(value.as_ref().map(number)))
                 });
-                let versions =
-                    keys.iter().zip(stamps).map(|(key, stamp)| placed(*key, *stamp)).collect();
-                open.end(ended, EventKind::Ok, Some(found.collect()), None, versions, None);
+                let versions = Versions::of(&self.session);
+                let places = keys.iter().zip(stamps);
+                let places = places.map(|(key, stamp)| versions.placed(*key, *stamp)).collect();
+                open.end(ended, EventKind::Ok, Some(found.collect()), None, places, None);
                 if let Some(staleness) = &self.staleness
                     && begun >= self.measurement.window().from
                 {
@@ -122,31 +126,35 @@ impl SnapshotClient {
         Part { kind: "read-only", ended, result: result.map(drop) }
     }
 
+    /// Writes keys at once, at least one; several only if there are write transactions.
     async fn write(
         &self,
         i: u64,
-        key: u64,
-        value: Option<u64>,
+        writes: &[(u64, Option<u64>)],
         begun: Timestamp,
     ) -> Part<SnapshotError> {
         let process = self.process(i);
-        let planned = vec![MicroOperation::Write { key, value }];
-        let open = Open::begin(self, process, planned, begun);
-        let name = self.workload.key(key);
-        let result = match value {
-            Some(value) => self.session.write(name, self.workload.value(value)).await,
-            None => self.session.delete(name).await,
-        };
+        let planned = writes.iter().map(|&(key, value)| MicroOperation::Write { key, value });
+        let open = Open::begin(self, process, planned.collect(), begun);
+        let result = self.session.write_all(writes.iter().map(|(key, value)| Write {
+            key: self.workload.key(*key),
+            value: value.map(|value| self.workload.value(value)),
+        }));
+        let result = result.await.map(|outcome| outcome.expect("there are writes"));
         let ended = self.session.now();
         match &result {
             Ok(WriteOutcome { stamp, omitted }) => {
-                let version =
-                    if *omitted { omitted_for(*stamp, process) } else { placed(key, *stamp) };
+                let version = match omitted {
+                    true => omitted_for(*stamp, process),
+                    false => Versions::of(&self.session).placed(writes[0].0, *stamp),
+                };
                 let version = Some(version).filter(|version| *version != Version::INITIAL);
                 open.end(ended, EventKind::Ok, None, version, Vec::new(), None);
                 self.measurement.note(ended, &[("omitted_share", f64::from(u8::from(*omitted)))]);
                 if let Some(staleness) = self.staleness.as_ref().filter(|_| !omitted) {
-                    staleness.wrote(key, *stamp, ended);
+                    for (key, _) in writes {
+                        staleness.wrote(*key, *stamp, ended);
+                    }
                 }
             }
             Err(error) => {

@@ -3,36 +3,92 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serried_history::{Event, EventKind, History, MicroOperation, ReadResult};
-use serried_model::{NodeId, Version, Versionstamp};
+use serried_model::Version;
 
-/// The version in a history of a write of `key` with this place. Without version clocks, writes of different keys may
-/// have the same place.
-pub fn placed(key: u64, stamp: Versionstamp) -> Version {
-    match stamp {
-        Versionstamp::ZERO => Version::INITIAL,
-        stamp => Version { timestamp_us: 2 * stamp.0, coordinator: NodeId(key) },
-    }
-}
-
-/// The version of a write that was omitted for the one with this place: it comes right before it.
-pub(super) fn omitted_for(stamp: Versionstamp, process: u64) -> Version {
-    Version { timestamp_us: 2 * stamp.0 - 1, coordinator: NodeId(process + 1) }
-}
+use super::versions::is_placed;
 
 /// A write: its key, and its value if it is no delete.
 type Written = (u64, Option<u64>);
 
-/// Gives the writes of a history the versions that are known from reads alone: of a write whose outcome is unknown,
-/// and of one that was reported as omitted, because it was sent again after it had taken effect and had been
-/// overwritten. Values identify writes, except for deletes. If it is not clear whose a delete is, it becomes a
-/// transaction of nobody, which only weakens what the history says.
+/// Gives the writes of a history the versions that are known from reads alone: of those whose outcome is unknown, and
+/// of those that were reported as omitted, because they were sent again after they had taken effect and had been
+/// overwritten. A version belongs to a transaction if no other one can have left all that was found with it, and each
+/// transaction has one version at most. Values identify transactions, and deletes do not. If it is not clear whose a
+/// version is, what was found becomes the writes of a transaction of nobody, which only weakens what the history says.
 pub fn attribute(mut history: History) -> History {
+    let mut versions = nobodys(&history, &Open::of(&history));
+    for (version, at) in settle(&mut versions) {
+        history.events[at].version = Some(version);
+    }
+    let strangers = versions.into_iter().filter(|nobodys| nobodys.candidates.len() > 1);
+    add_strangers(&mut history, strangers);
+    history
+}
+
+/// The transactions whose version is not known, by what they write. An event stands for each: its end, or its beginning
+/// if it has no end.
+#[derive(Default)]
+struct Open(BTreeMap<Written, BTreeSet<usize>>);
+
+impl Open {
+    fn of(history: &History) -> Open {
+        let mut open = Open::default();
+        // The transactions that have begun, by process.
+        let mut begun: BTreeMap<u64, (Vec<Written>, usize)> = BTreeMap::new();
+        for (at, event) in history.events.iter().enumerate() {
+            let Some(writes) = writes(event) else { continue };
+            match event.kind {
+                EventKind::Invoke => {
+                    begun.insert(event.process, (writes, at));
+                    continue;
+                }
+                EventKind::Ok if event.version.is_some_and(is_placed) => {}
+                EventKind::Ok | EventKind::Info => open.add(writes, at),
+                EventKind::Fail => {}
+            }
+            begun.remove(&event.process);
+        }
+        // Nobody knows how those have ended that have no end.
+        begun.into_values().for_each(|(writes, at)| open.add(writes, at));
+        open
+    }
+
+    fn add(&mut self, writes: Vec<Written>, at: usize) {
+        for write in writes {
+            self.0.entry(write).or_default().insert(at);
+        }
+    }
+
+    /// Those that have made all these writes.
+    fn all_of(&self, found: &BTreeSet<Written>) -> BTreeSet<usize> {
+        let of = |write: &Written| self.0.get(write).cloned().unwrap_or_default();
+        let all = found.iter().map(of).reduce(|all, next| &all & &next);
+        all.unwrap_or_default()
+    }
+}
+
+/// What an event writes. `None` if it is not that of a write or a write transaction.
+fn writes(event: &Event) -> Option<Vec<Written>> {
+    let write = |operation: &MicroOperation| match operation {
+        MicroOperation::Write { key, value } => Some((*key, *value)),
+        _ => None,
+    };
+    let writes: Option<Vec<Written>> = event.operations.iter().map(write).collect();
+    writes.filter(|writes| !writes.is_empty())
+}
+
+/// A version that was read, and that no transaction is known to have.
+struct Nobodys {
+    version: Version,
+    found: BTreeSet<Written>,
+    candidates: BTreeSet<usize>,
+}
+
+/// All of them, in their order.
+fn nobodys(history: &History, open: &Open) -> Vec<Nobodys> {
     let mut found: BTreeMap<Version, BTreeSet<Written>> = BTreeMap::new();
-    let (mut owned, mut open): (BTreeSet<Version>, BTreeMap<Written, Vec<usize>>) =
-        Default::default();
-    // The writes that have begun, by process.
-    let mut begun: BTreeMap<u64, (Written, usize)> = BTreeMap::new();
-    for (at, event) in history.events.iter().enumerate() {
+    let mut owned: BTreeSet<Version> = BTreeSet::new();
+    for event in &history.events {
         let reads = event.operations.iter().filter(|operation| operation.is_read());
         for (read, version) in reads.zip(&event.read_versions) {
             if let MicroOperation::Read { key, result: ReadResult::Register(value) } = read
@@ -41,103 +97,141 @@ pub fn attribute(mut history: History) -> History {
                 found.entry(*version).or_default().insert((*key, *value));
             }
         }
-        let [MicroOperation::Write { key, value }] = event.operations[..] else { continue };
-        if event.kind == EventKind::Invoke {
-            begun.insert(event.process, ((key, value), at));
-            continue;
-        }
-        begun.remove(&event.process);
-        let is_placed = event.version.is_some_and(|version| version.timestamp_us % 2 == 0);
-        match event.kind {
-            EventKind::Ok if is_placed => owned.extend(event.version),
-            EventKind::Ok | EventKind::Info => open.entry((key, value)).or_default().push(at),
-            EventKind::Invoke | EventKind::Fail => {}
+        if event.kind == EventKind::Ok && writes(event).is_some() {
+            owned.extend(event.version.filter(|version| is_placed(*version)));
         }
     }
-    // Nobody knows how those have ended that have no end.
-    for (write, at) in begun.into_values() {
-        open.entry(write).or_default().push(at);
-    }
-    let mut strangers = Vec::new();
-    for (version, writes) in found {
-        // If several keys have it, the checker finds out.
-        let mut writes = writes.into_iter();
-        let (Some(write), None) = (writes.next(), writes.next()) else { continue };
-        if owned.contains(&version) {
-            continue;
+    let nobodys = found.into_iter().filter(|(version, _)| !owned.contains(version));
+    let with_candidates = |(version, found)| {
+        let candidates = open.all_of(&found);
+        Nobodys { version, found, candidates }
+    };
+    nobodys.map(with_candidates).collect()
+}
+
+/// Removes and returns the versions that can belong to one transaction only, with the transaction. As each has one
+/// version at most, it is no candidate for others any more. If it was the only one for another version, then that
+/// version stays nobody's, and the checker finds out.
+fn settle(versions: &mut Vec<Nobodys>) -> Vec<(Version, usize)> {
+    let mut settled = Vec::new();
+    while let Some(place) = versions.iter().position(|nobodys| nobodys.candidates.len() == 1) {
+        let nobodys = versions.remove(place);
+        let at = *nobodys.candidates.first().expect("there is one");
+        for other in versions.iter_mut() {
+            other.candidates.remove(&at);
         }
-        match open.get(&write).map(Vec::as_slice) {
-            None => {}
-            Some([at]) => history.events[*at].version = Some(version),
-            Some(_) => strangers.push((version, write)),
-        }
+        settled.push((nobodys.version, at));
     }
+    settled
+}
+
+/// Adds transactions of nobody, which may have been at any time.
+fn add_strangers(history: &mut History, strangers: impl Iterator<Item = Nobodys>) {
     let process = history.events.iter().map(|event| event.process).max().unwrap_or(0) + 1;
-    // They may have been at any time.
     let mut first = Vec::new();
-    for (process, (version, (key, value))) in (process..).zip(strangers) {
+    for (process, nobodys) in (process..).zip(strangers) {
+        let write = |&(key, value): &Written| MicroOperation::Write { key, value };
         let event = |kind, version| Event {
             index: 0,
             kind,
             process,
             time_ns: 0,
-            operations: vec![MicroOperation::Write { key, value }],
+            operations: nobodys.found.iter().map(write).collect(),
             version,
             read_versions: Vec::new(),
             error: None,
         };
         first.push(event(EventKind::Invoke, None));
-        history.events.push(event(EventKind::Ok, Some(version)));
+        history.events.push(event(EventKind::Ok, Some(nobodys.version)));
     }
     history.events.splice(..0, first);
     for (index, event) in (0..).zip(&mut history.events) {
         event.index = index;
     }
-    history
 }
 
 #[cfg(test)]
 mod tests {
     use serried_history::Recorder;
+    use serried_model::Versionstamp;
 
+    use super::super::versions::{Versions, omitted_for};
     use super::*;
+
+    /// The version of single writes of key 5, at a place.
+    fn placed(stamp: u64) -> Version {
+        Versions::OfWrites.placed(5, Versionstamp(stamp))
+    }
+
+    /// That of write transactions.
+    fn together(stamp: u64) -> Version {
+        Versions::OfTransactions.placed(0, Versionstamp(stamp))
+    }
+
+    fn operations(writes: &[Written]) -> Vec<MicroOperation> {
+        writes.iter().map(|&(key, value)| MicroOperation::Write { key, value }).collect()
+    }
+
+    /// A process per write transaction of unknown outcome, and then reads that found these versions.
+    fn unknown(writers: &[&[Written]], reads: &[(Written, Version)]) -> History {
+        let recorder = Recorder::new();
+        for (process, writes) in (0..).zip(writers) {
+            let (writes, unknown) = (operations(writes), EventKind::Info);
+            recorder.invoke(process, 0, writes.clone());
+            recorder.complete(process, 1, unknown, writes, None, vec![], None);
+        }
+        for ((key, value), version) in reads {
+            let result = ReadResult::Register(*value);
+            let read = vec![MicroOperation::Read { key: *key, result }];
+            recorder.invoke(90, 2, read.clone());
+            recorder.complete(90, 3, EventKind::Ok, read, None, vec![*version], None);
+        }
+        attribute(recorder.into_history())
+    }
+
+    /// The versions of the writers of [`unknown`].
+    fn versions(history: &History, writers: u64) -> Vec<Option<Version>> {
+        let of = |process| {
+            let mut ends = history.events.iter().filter(|event| event.kind == EventKind::Info);
+            ends.find(|event| event.process == process).expect("it has an end").version
+        };
+        (0..writers).map(of).collect()
+    }
 
     /// A write by a process, and what was found later.
     fn history(kind: EventKind, version: Option<Version>, writers: u64) -> History {
         let recorder = Recorder::new();
-        let write = vec![MicroOperation::Write { key: 5, value: None }];
+        let write = operations(&[(5, None)]);
         for process in 0..writers {
             recorder.invoke(process, 0, write.clone());
             recorder.complete(process, 1, kind, write.clone(), version, vec![], None);
         }
         let read = vec![MicroOperation::Read { key: 5, result: ReadResult::Register(None) }];
         recorder.invoke(9, 2, read.clone());
-        let found = vec![placed(5, Versionstamp(70))];
-        recorder.complete(9, 3, EventKind::Ok, read, None, found, None);
+        recorder.complete(9, 3, EventKind::Ok, read, None, vec![placed(70)], None);
         attribute(recorder.into_history())
     }
 
     #[test]
     fn a_version_that_was_found_is_that_of_the_only_write_that_can_have_it() {
-        let version = placed(5, Versionstamp(70));
+        let version = placed(70);
         let of = |history: &History| history.events[1].version;
         assert_eq!(of(&history(EventKind::Info, None, 1)), Some(version));
         let omitted = omitted_for(Versionstamp(90), 0);
         assert_eq!(of(&history(EventKind::Ok, Some(omitted), 1)), Some(version));
-        let other = placed(5, Versionstamp(60));
+        let other = placed(60);
         assert_eq!(of(&history(EventKind::Ok, Some(other), 1)), Some(other), "it has its own");
     }
 
     #[test]
     fn a_write_without_an_end_has_the_version_that_was_found() {
         let recorder = Recorder::new();
-        recorder.invoke(1, 0, vec![MicroOperation::Write { key: 5, value: Some(3) }]);
+        recorder.invoke(1, 0, operations(&[(5, Some(3)), (6, None)]));
         let read = vec![MicroOperation::Read { key: 5, result: ReadResult::Register(Some(3)) }];
         recorder.invoke(9, 2, read.clone());
-        let version = placed(5, Versionstamp(70));
-        recorder.complete(9, 3, EventKind::Ok, read, None, vec![version], None);
+        recorder.complete(9, 3, EventKind::Ok, read, None, vec![placed(70)], None);
         let history = attribute(recorder.into_history());
-        assert_eq!(history.events[0].version, Some(version));
+        assert_eq!(history.events[0].version, Some(placed(70)));
     }
 
     #[test]
@@ -145,7 +239,61 @@ mod tests {
         let history = history(EventKind::Info, None, 2);
         assert_eq!((history.events[0].process, history.events[2].version), (10, None));
         let last = history.events.last().unwrap();
-        assert_eq!((last.process, last.version), (10, Some(placed(5, Versionstamp(70)))));
+        assert_eq!((last.process, last.version), (10, Some(placed(70))));
         assert_eq!(last.index as usize, history.events.len() - 1);
+    }
+
+    #[test]
+    fn a_write_transaction_has_the_version_that_was_found_in_any_of_its_keys() {
+        let writer: &[Written] = &[(5, Some(3)), (6, Some(3)), (7, None)];
+        for read in [(5, Some(3)), (6, Some(3)), (7, None)] {
+            let history = unknown(&[writer], &[(read, together(70))]);
+            assert_eq!(versions(&history, 1), [Some(together(70))], "{read:?}");
+            assert_eq!(history.events.len(), 4, "nobody else has written");
+        }
+    }
+
+    #[test]
+    fn what_else_was_found_at_a_version_tells_whose_a_delete_is() {
+        let writers: [&[Written]; 2] = [&[(5, None), (6, Some(3))], &[(5, None), (6, Some(4))]];
+        let reads = [((5, None), together(70)), ((6, Some(4)), together(70))];
+        assert_eq!(versions(&unknown(&writers, &reads), 2), [None, Some(together(70))]);
+    }
+
+    #[test]
+    fn a_transaction_has_one_version_so_that_another_one_is_not_its() {
+        let writers: [&[Written]; 2] = [&[(5, None)], &[(5, None), (6, Some(3))]];
+        let reads = [((5, None), together(60)), ((6, Some(3)), together(70))];
+        let history = unknown(&writers, &reads);
+        assert_eq!(versions(&history, 2), [Some(together(60)), Some(together(70))]);
+    }
+
+    #[test]
+    fn a_version_of_which_only_ambiguous_deletes_were_found_is_that_of_a_transaction_of_nobody() {
+        let writers: [&[Written]; 2] =
+            [&[(5, None), (6, None)], &[(5, None), (6, None), (7, None)]];
+        let reads = [((5, None), together(70)), ((6, None), together(70))];
+        let history = unknown(&writers, &reads);
+        assert_eq!(versions(&history, 2), [None, None]);
+        let last = history.events.last().unwrap();
+        assert_eq!((last.process, last.version), (91, Some(together(70))));
+        assert_eq!(last.operations, operations(&[(5, None), (6, None)]));
+    }
+
+    #[test]
+    fn a_version_with_writes_that_no_transaction_has_made_together_stays_nobodys() {
+        let writers: [&[Written]; 2] = [&[(5, Some(3))], &[(6, Some(4))]];
+        let reads = [((5, Some(3)), together(70)), ((6, Some(4)), together(70))];
+        let history = unknown(&writers, &reads);
+        assert_eq!(versions(&history, 2), [None, None]);
+        assert_eq!(history.events.len(), 8, "and no transaction of nobody explains it");
+    }
+
+    #[test]
+    fn a_write_that_was_found_at_two_versions_has_only_one() {
+        let reads = [((5, Some(3)), together(60)), ((5, Some(3)), together(70))];
+        let history = unknown(&[&[(5, Some(3))]], &reads);
+        assert_eq!(versions(&history, 1), [Some(together(60))]);
+        assert_eq!(history.events.len(), 6);
     }
 }

@@ -1,10 +1,15 @@
-//! Workloads of snapshots: read-only transactions of many keys, and groups of single writes.
+//! Workloads of snapshots: read-only transactions of many keys, groups of single writes, and write transactions.
 
 mod client;
+mod draw;
+mod eiger;
 mod history;
 mod mix;
 mod staleness;
+mod versions;
 mod ycsb;
+
+use std::sync::Arc;
 
 use rand_pcg::Pcg64Mcg;
 use serde::Serialize;
@@ -13,10 +18,15 @@ use serried_model::{Key, Value};
 use crate::number;
 
 pub use client::{SnapshotClient, SnapshotLoop};
-pub use history::{attribute, placed};
+pub use eiger::Eiger;
+pub use history::attribute;
 pub use mix::SnapshotMix;
 pub use staleness::{Staleness, StalenessReport};
+pub use versions::Versions;
 pub use ycsb::YcsbGroups;
+
+/// Where the numbers that are written have the client's.
+const CLIENT_SHIFT: u32 = 40;
 
 /// A planned request.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -26,6 +36,9 @@ pub enum PlannedSnapshot {
     /// Writes of numbered keys, which are in progress at the same time. A value stands for a number; `None` deletes
     /// the key.
     Write(Vec<(u64, Option<u64>)>),
+    /// One write transaction of numbered keys, which are different: every session sees all of its writes or none. The
+    /// keyspace must have write transactions.
+    WriteTogether(Vec<(u64, Option<u64>)>),
 }
 
 impl PlannedSnapshot {
@@ -33,7 +46,7 @@ impl PlannedSnapshot {
     pub fn kind(&self) -> &'static str {
         match self {
             PlannedSnapshot::Read(_) => "read-only",
-            PlannedSnapshot::Write(_) => "write",
+            PlannedSnapshot::Write(_) | PlannedSnapshot::WriteTogether(_) => "write",
         }
     }
 }
@@ -49,6 +62,17 @@ pub trait SnapshotWorkload: Send + Sync + 'static {
     /// The greatest number of writes that are in progress at the same time. In a history each has a process of its own.
     fn width(&self) -> u64 {
         1
+    }
+
+    /// Whether it can be done only where there are write transactions.
+    fn needs_write_transactions(&self) -> bool {
+        false
+    }
+
+    /// The same workload with write transactions, for keyspaces that have them. `None` if it is the same in all
+    /// keyspaces.
+    fn with_write_transactions(&self) -> Option<Arc<dyn SnapshotWorkload>> {
+        None
     }
 
     /// How many keys there are. Their numbers are the least ones.
@@ -82,12 +106,13 @@ pub struct SnapshotParameters {
     pub writes: Option<f64>,
     /// How many keys there are. The workload's own default if `None`.
     pub keys: Option<u64>,
-    /// The exponent of the Zipf distribution from which keys are drawn; 0 is uniform. For `ycsb-groups`, which has 0.99
-    /// if it is `None`.
+    /// The exponent of the Zipf distribution from which keys are drawn; 0 is uniform. If it is `None`, `ycsb-groups` has
+    /// 0.99 and `eiger` 0.8.
     pub theta: Option<f64>,
     /// The length of a key in bytes, at least 8; 8 if `None`.
     pub key_bytes: Option<usize>,
-    /// The length of a value in bytes, at least 8. For `ycsb-groups`, which has 1000 if it is `None`.
+    /// The length of a value in bytes, at least 8. For `eiger` it is the length of a column. If it is `None`,
+    /// `ycsb-groups` has 1000 and `eiger` 128.
     pub value_bytes: Option<usize>,
     /// How many keys a request has; 5 if `None`.
     pub keys_per_request: Option<u64>,

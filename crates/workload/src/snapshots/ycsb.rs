@@ -1,10 +1,9 @@
 //! YCSB in groups of records (004 §7.2).
 
-use rand::RngExt;
-use rand_distr::{Distribution, Zipf};
 use rand_pcg::Pcg64Mcg;
 use serried_model::{Key, Value};
 
+use super::draw::{Draw, writes};
 use super::{PlannedSnapshot, SnapshotParameters, SnapshotWorkload};
 use crate::{WorkloadError, number};
 
@@ -12,18 +11,10 @@ use crate::{WorkloadError, number};
 /// its 10 fields of 100 bytes.
 #[derive(Debug)]
 pub struct YcsbGroups {
-    writes: f64,
-    keys: u64,
-    distribution: Zipf<f64>,
-    per_request: u64,
+    draw: Draw,
     key_bytes: usize,
     value_bytes: usize,
 }
-
-/// The most keys of a request.
-const MOST_KEYS: u64 = 1000;
-/// Where the numbers that are written have the client's.
-const CLIENT_SHIFT: u32 = 40;
 
 impl YcsbGroups {
     /// Those of YCSB's workload B, with 5 records a request and 5 % writes, if nothing else is said.
@@ -31,43 +22,11 @@ impl YcsbGroups {
     /// # Errors
     /// If a parameter is not possible.
     pub fn new(parameters: &SnapshotParameters) -> Result<YcsbGroups, WorkloadError> {
-        let writes = parameters.writes.unwrap_or(0.05);
-        if !(0.0..=1.0).contains(&writes) {
-            return Err(WorkloadError::WriteShare(writes));
-        }
-        let keys = parameters.keys.unwrap_or(1_000_000);
-        let per_request = parameters.keys_per_request.unwrap_or(5);
-        if !(1..=MOST_KEYS.min(keys)).contains(&per_request) {
-            return Err(WorkloadError::Keys(format!(
-                "{per_request} keys in a request, of {keys} keys: choose from 1 to {}",
-                MOST_KEYS.min(keys)
-            )));
-        }
-        let theta = parameters.theta.unwrap_or(0.99);
-        let distribution = Zipf::new(keys as f64, theta);
-        let distribution = distribution.map_err(|error| {
-            WorkloadError::Keys(format!("{keys} keys with theta {theta}: {error}"))
-        })?;
         Ok(YcsbGroups {
-            writes,
-            keys,
-            distribution,
-            per_request,
+            draw: Draw::new(parameters, 0.05, 0.99)?,
             key_bytes: parameters.key_bytes.unwrap_or(8),
             value_bytes: parameters.value_bytes.unwrap_or(1000),
         })
-    }
-
-    /// Different keys.
-    fn draw(&self, random: &mut Pcg64Mcg) -> Vec<u64> {
-        let mut keys: Vec<u64> = Vec::with_capacity(self.per_request as usize);
-        while (keys.len() as u64) < self.per_request {
-            let drawn = self.distribution.sample(random) as u64 - 1;
-            if !keys.contains(&drawn) {
-                keys.push(drawn);
-            }
-        }
-        keys
     }
 }
 
@@ -77,23 +36,18 @@ impl SnapshotWorkload for YcsbGroups {
     }
 
     fn plan(&self, client: u64, number: u64, random: &mut Pcg64Mcg) -> PlannedSnapshot {
-        let is_write = random.random_bool(self.writes);
-        let keys = self.draw(random);
-        match is_write {
-            false => PlannedSnapshot::Read(keys),
-            true => {
-                let value = (client << CLIENT_SHIFT) | (number + 1);
-                PlannedSnapshot::Write(keys.into_iter().map(|key| (key, Some(value))).collect())
-            }
+        match self.draw.next(random) {
+            (false, keys) => PlannedSnapshot::Read(keys),
+            (true, keys) => PlannedSnapshot::Write(writes(keys, client, number)),
         }
     }
 
     fn width(&self) -> u64 {
-        self.per_request
+        self.draw.per_request()
     }
 
     fn keys(&self) -> u64 {
-        self.keys
+        self.draw.keys()
     }
 
     fn initial(&self) -> Option<Value> {
@@ -130,6 +84,7 @@ mod tests {
                     writes += 1;
                     pairs.into_iter().map(|(key, _)| key).collect()
                 }
+                PlannedSnapshot::WriteTogether(_) => panic!("a group is no transaction"),
             };
             keys.sort_unstable();
             keys.dedup();
@@ -139,25 +94,5 @@ mod tests {
         assert!((400..600).contains(&writes), "{writes}");
         assert_eq!(workload.value(7).len(), 1000);
         assert_eq!(workload.number(&workload.value(7)), 7);
-    }
-
-    #[test]
-    fn what_is_not_possible_is_refused() {
-        let with = |parameters| YcsbGroups::new(&parameters).err().map(|error| error.to_string());
-        let of = |keys_per_request, keys, writes, theta| {
-            let parameters = SnapshotParameters {
-                keys_per_request: Some(keys_per_request),
-                keys: Some(keys),
-                writes: Some(writes),
-                theta: Some(theta),
-                ..Default::default()
-            };
-            with(parameters)
-        };
-        assert_eq!(of(5, 100, 0.5, 0.0), None);
-        assert!(of(6, 5, 0.5, 0.9).unwrap().contains("choose from 1 to 5"));
-        assert!(of(0, 5, 0.5, 0.9).is_some());
-        assert!(of(5, 100, 1.5, 0.9).is_some());
-        assert!(of(5, 100, 0.5, -1.0).is_some());
     }
 }

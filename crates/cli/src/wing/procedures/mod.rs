@@ -248,7 +248,12 @@ pub(crate) fn judge_calls(history: &CallHistory, guarantee: Guarantee) -> Judged
     let guarantee = match guarantee {
         Guarantee::Nothing => return judge::unchecked(),
         Guarantee::Serializable => TransactionGuarantee::Serializable,
-        _ => TransactionGuarantee::StrictlySerializable,
+        Guarantee::ProcessOrdered => TransactionGuarantee::ProcessOrderedSerializable,
+        Guarantee::Causal => TransactionGuarantee::CausallyConvergent,
+        // The last two are guarantees of registers, and not checked of procedures.
+        Guarantee::StrictSerializable | Guarantee::Linearizable | Guarantee::RegularSequential => {
+            TransactionGuarantee::StrictlySerializable
+        }
     };
     match check_calls(history, guarantee) {
         CallVerdict::Holds(summary) => (

@@ -9,15 +9,17 @@ use std::time::Duration;
 
 use clap::Args;
 use serried::{SnapshotKeyspace, SnapshotOptions, Snapshots, Version};
+use serried_actor::Protocol;
 use serried_history::{Deletes, Options, ReadError, Recorder};
-use serried_model::{Guarantee, Transactions};
+use serried_model::{FamilyName, Guarantee, Transactions};
+use serried_protocols::Visitor;
 use serried_sim::Initial;
 use serried_workload::{
     Report, SnapshotClient, SnapshotParameters, SnapshotWorkload, Staleness, StalenessReport,
     attribute,
 };
 
-use super::transactions::judge_with;
+use super::transactions::{CAUSAL, judge_with};
 use super::{CheckArguments, Preparation, Wing};
 use crate::arguments::{LoadArguments, WorkloadArguments};
 use crate::judge::{self, Judged};
@@ -34,7 +36,7 @@ const WRITES: usize = 256;
 /// Options of workloads of snapshots.
 #[derive(Args, Clone, Default)]
 pub(crate) struct SnapshotArguments {
-    /// For snapshots: how many keys a request has; for snapshot at most so many [default: 5]
+    /// For snapshots: how many keys a request has; for snapshot it reads at most so many [default: 5]
     #[arg(long, value_name = "NUMBER")]
     keys_per_request: Option<u64>,
 }
@@ -88,6 +90,7 @@ impl Wing for Snapshots {
             Guarantee::StrictSerializable,
             "They could have run so, each after all that had ended before it began",
         ),
+        (Guarantee::Causal, CAUSAL),
     ];
     const RECORDED: &'static str = r#"snapshots, which are transactions, too"#;
 
@@ -102,6 +105,25 @@ impl Wing for Snapshots {
 
     fn name(workload: &dyn SnapshotWorkload) -> &'static str {
         workload.name()
+    }
+
+    fn usual_protocols(workload: &dyn SnapshotWorkload) -> Vec<String> {
+        able(workload).map(str::to_string).collect()
+    }
+
+    fn check_offers(workload: &dyn SnapshotWorkload, protocol: &str) -> anyhow::Result<()> {
+        let able = able(workload).collect::<Vec<_>>().join(", ");
+        let choice = match able.is_empty() {
+            true => String::new(),
+            false => format!(", as {able}"),
+        };
+        demand!(
+            !workload.needs_write_transactions() || offers_write_transactions(protocol),
+            "`{protocol}` has no write transactions, and `{}` needs them: choose a protocol that is {}{choice}",
+            workload.name(),
+            Guarantee::Causal
+        );
+        Ok(())
     }
 
     fn initial(workload: &Arc<dyn SnapshotWorkload>) -> Option<Initial> {
@@ -135,9 +157,11 @@ impl Wing for Snapshots {
     fn client(load: &Load<Snapshots>, i: usize, keyspace: SnapshotKeyspace) -> Client {
         let has_clocks = keyspace.has_version_clocks();
         let session = if load.shares_sessions { keyspace } else { keyspace.session() };
+        let with =
+            session.has_write_transactions().then(|| load.workload.with_write_transactions());
         let client = SnapshotClient {
             session,
-            workload: load.workload.clone(),
+            workload: with.flatten().unwrap_or_else(|| load.workload.clone()),
             measurement: load.measurement.clone(),
             recorder: load.recorder.clone(),
             staleness: Some(load.shared.clone()).filter(|_| has_clocks && load.measures_staleness),
@@ -206,6 +230,28 @@ impl Wing for Snapshots {
         let options = SnapshotOptions { deadline, ..SnapshotOptions::default() };
         Box::new(SnapshotStatements { session: keyspace.with_options(options) })
     }
+}
+
+/// The protocols that have what the workload needs.
+fn able(workload: &dyn SnapshotWorkload) -> impl Iterator<Item = &'static str> {
+    let all = serried_protocols::of(FamilyName::Snapshots).map(|protocol| protocol.name);
+    let needs = workload.needs_write_transactions();
+    all.filter(move |protocol| !needs || offers_write_transactions(protocol))
+}
+
+/// Whether a protocol of snapshots is known to have write transactions.
+pub(crate) fn offers_write_transactions(protocol: &str) -> bool {
+    struct Offered;
+
+    impl Visitor<Snapshots> for Offered {
+        type Output = bool;
+
+        fn visit<P: Protocol<Family = Snapshots>>(self) -> bool {
+            P::OFFERS.write_transactions
+        }
+    }
+
+    serried_protocols::visit(protocol, Offered).unwrap_or(false)
 }
 
 /// Writes the initial values of all keys, or deletes them.

@@ -8,8 +8,8 @@ use crate::shell::{Printer, Running, Statements, Word};
 
 const HELP: &str = "\
 get KEY...                    read keys in one read-only transaction
-put KEY VALUE                 write a key; also: set
-delete KEY                    delete a key
+put KEY VALUE...              write a key, or several in one write transaction; also: set
+delete KEY...                 delete a key, or several in one write transaction
 token                         show the token of this session
 resume TOKEN                  continue the session with this token
 session                       begin a new session
@@ -23,13 +23,22 @@ pub(super) struct SnapshotStatements {
     pub(super) session: SnapshotKeyspace,
 }
 
-/// The write that a statement describes; `None` if it describes none.
-fn write(name: &str, arguments: &[Word]) -> Option<Write> {
-    match (name, arguments) {
-        ("put" | "set", [key, value]) => {
-            Some(Write { key: Key::from(key), value: Some(Value::from(value)) })
+/// The writes that a statement describes; `None` if it describes none.
+fn writes(name: &str, arguments: &[Word]) -> Option<Vec<Write>> {
+    let (pairs, rest) = arguments.as_chunks();
+    match name {
+        _ if arguments.is_empty() => None,
+        "put" | "set" if rest.is_empty() => {
+            let write = |[key, value]: &[Word; 2]| Write {
+                key: Key::from(key),
+                value: Some(Value::from(value)),
+            };
+            Some(pairs.iter().map(write).collect())
         }
-        ("delete", [key]) => Some(Write { key: Key::from(key), value: None }),
+        "delete" => {
+            let write = |key| Write { key: Key::from(key), value: None };
+            Some(arguments.iter().map(write).collect())
+        }
         _ => None,
     }
 }
@@ -72,13 +81,9 @@ impl SnapshotStatements {
         arguments: &[Word],
         printer: Printer,
     ) -> anyhow::Result<Option<()>> {
-        if let Some(write) = write(name, arguments) {
-            let (key, value) = (write.key.clone(), write.value.clone());
-            let written = match value {
-                Some(value) => self.session.write(&key, value).await?,
-                None => self.session.delete(&key).await?,
-            };
-            report(&key, &write, written, printer);
+        if let Some(writes) = writes(name, arguments) {
+            let written = self.session.write_all(writes.clone()).await?;
+            report(&writes, written, printer);
             return Ok(Some(()));
         }
         match (name, arguments) {
@@ -101,11 +106,11 @@ impl SnapshotStatements {
             }
             ("again", [token, name, arguments @ ..]) => {
                 let token: WriteToken = token.text().parse().map_err(anyhow::Error::msg)?;
-                let Some(write) = write(&name.text(), arguments) else {
+                let Some(writes) = writes(&name.text(), arguments) else {
                     anyhow::bail!("`again` is for a write: again TOKEN put KEY VALUE, for example");
                 };
-                let written = self.session.retry(write.clone(), token).await?;
-                report(&write.key, &write, written, printer);
+                let written = self.session.retry_all(writes.clone(), token).await?;
+                report(&writes, written, printer);
             }
             ("begin" | "commit" | "rollback", _) => {
                 return Err(SnapshotError::ReadsAndWrites.into());
@@ -116,14 +121,17 @@ impl SnapshotStatements {
     }
 }
 
-fn report(key: &Key, write: &Write, written: WriteOutcome, printer: Printer) {
-    let verb = if write.value.is_some() { "written" } else { "deleted" };
-    match written.omitted {
-        false => printer.report(verb, &key.to_string()),
-        true => printer.report(
-            verb,
-            &format!("{key}, and overwritten at once by a concurrent write: `get` shows it"),
-        ),
+/// Reports what was written, a line for each key.
+fn report(writes: &[Write], written: Option<WriteOutcome>, printer: Printer) {
+    for Write { key, value } in writes {
+        let verb = if value.is_some() { "written" } else { "deleted" };
+        let text = match written {
+            Some(WriteOutcome { omitted: true, .. }) => {
+                format!("{key}, and overwritten at once by a concurrent write: `get` shows it")
+            }
+            _ => key.to_string(),
+        };
+        printer.report(verb, &text);
     }
 }
 
@@ -136,9 +144,29 @@ mod tests {
     use super::*;
     use crate::shell::statements;
 
+    fn statement(line: &str) -> Vec<Word> {
+        statements(line).unwrap().remove(0)
+    }
+
+    #[test]
+    fn a_statement_writes_or_deletes_a_key_or_several_at_once() {
+        let of = |line| {
+            let words = statement(line);
+            let writes = writes(&words[0].text(), &words[1..]);
+            writes.map(|writes| writes.into_iter().map(|write| (write.key, write.value)).collect())
+        };
+        let put = |key: &str, value: &str| (Key::from(key), Some(Value::from(value)));
+        let delete = |key: &str| (Key::from(key), None);
+        assert_eq!(of("put k v"), Some(vec![put("k", "v")]));
+        assert_eq!(of("set k v 'k 2' put"), Some(vec![put("k", "v"), put("k 2", "put")]));
+        assert_eq!(of("delete k l"), Some(vec![delete("k"), delete("l")]));
+        for none in ["put", "put k", "put k v l", "delete", "get k"] {
+            assert_eq!(of(none), None, "{none}");
+        }
+    }
+
     #[test]
     fn an_unknown_outcome_comes_with_the_statement_that_tries_again() {
-        let statement = |line| statements(line).unwrap().remove(0);
         let unknown = SnapshotError::Unknown {
             key: "k".into(),
             keys: 1,
@@ -149,6 +177,11 @@ mod tests {
         let expected = Some("again v77 put k \"a b\"".to_string());
         assert_eq!(advice(&error, &statement("put k 'a b'")), expected);
         assert_eq!(advice(&error, &statement("again v77 put k 'a b'")), expected);
+        for several in ["put k 1 l \"a b\"", "delete k l"] {
+            let expected = Some(format!("again v77 {several}"));
+            assert_eq!(advice(&error, &statement(several)), expected);
+            assert_eq!(advice(&error, &statement(&format!("again v5 {several}"))), expected);
+        }
         assert_eq!(advice(&anyhow::anyhow!("no answer"), &statement("get k")), None);
     }
 }

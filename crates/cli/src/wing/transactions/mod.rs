@@ -11,8 +11,8 @@ use std::time::Duration;
 use clap::Args;
 use serried::{TransactOptions, TransactionKeyspace, Version};
 use serried_history::{
-    EventKind, History, Options, ReadError, Recorder, Verdict, check_process_ordered_with,
-    check_serializable_with, check_strict_serializable_with, counted,
+    EventKind, History, Options, ReadError, Recorder, Verdict, check_causal_convergent_with,
+    check_process_ordered_with, check_serializable_with, check_strict_serializable_with, counted,
 };
 use serried_model::{Guarantee, Transactions};
 use serried_protocols::{COMPARED, DEFAULT};
@@ -28,6 +28,10 @@ use crate::load::{Client, Inspected, Load};
 use crate::shell::Statements;
 use crate::table::Columns;
 use shell::TransactionStatements;
+
+/// What it is to be causal, for the help.
+pub(super) const CAUSAL: &str = "Each process saw transactions whole, and with all that they depend on, and all processes agree which \
+     write of a key is the later one";
 
 /// How many transactions load keys at the same time.
 const LOADERS: u64 = 4;
@@ -61,6 +65,7 @@ impl Wing for Transactions {
             "They could have run so, each after all that had ended before it began",
         ),
         (Guarantee::ProcessOrdered, "They could have run so, those of each process in its order"),
+        (Guarantee::Causal, CAUSAL),
     ];
     const RECORDED: &'static str = r#"transactions, whose f is "txn""#;
 
@@ -232,7 +237,11 @@ pub(crate) fn judge_with(history: &History, guarantee: Guarantee, options: &Opti
         Guarantee::Nothing => return judge::unchecked(),
         Guarantee::StrictSerializable => check_strict_serializable_with(history, options),
         Guarantee::ProcessOrdered => check_process_ordered_with(history, options),
-        _ => check_serializable_with(history, options),
+        Guarantee::Causal => check_causal_convergent_with(history, options),
+        // The last two are guarantees of registers, and not checked of transactions.
+        Guarantee::Serializable | Guarantee::Linearizable | Guarantee::RegularSequential => {
+            check_serializable_with(history, options)
+        }
     };
     match verdict {
         Verdict::Holds(summary) => {
