@@ -111,7 +111,7 @@ fn only_the_registry_names_protocols_one_by_one() {
 
 #[test]
 fn a_protocol_is_found_by_its_module_and_by_its_name() {
-    assert!(is_named("use crate::occ::Occ;", "occ", "occ"));
+    assert!(is_named("use protocols::occ::Occ;", "occ", "occ"));
     assert!(is_named("let name = \"occ\";", "occ", "occ"));
     assert!(!is_named("let name = \"occurs\"; tocc::x", "occ", "occ"));
     assert!(!is_named("use crate::port::Port;", "port", "port"));

@@ -57,9 +57,8 @@ use serried_model::snapshots::{Offers, VersionClocks};
 use serried_model::{Guarantee, NodeId, Snapshots};
 
 use crate::Mutated;
-use crate::frameworks::write_transactions::Reads;
 
-pub use crate::frameworks::write_transactions::{Coordinator, Message, Mutation, Replica};
+pub use crate::frameworks::write_transactions::{Coordinator, Message, Mutation, Reads, Replica};
 
 /// The protocol.
 #[derive(Debug)]

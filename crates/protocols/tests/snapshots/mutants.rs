@@ -2,7 +2,7 @@
 
 use serried_actor::{Group, Protocol, Settings};
 use serried_model::{Guarantee, NodeId, Snapshots};
-use serried_protocols::{Mutated, port, scylla_occ};
+use serried_protocols::{Mutated, eiger, eiger_port, port, scylla_occ};
 
 use super::trial::Trial;
 
@@ -100,3 +100,128 @@ impl Protocol for DoesNotValidate {
 fn a_scylla_occ_that_does_not_validate_is_caught() {
     assert!(is_caught::<DoesNotValidate>(false));
 }
+
+/// Eiger or Eiger-PORT with a mistake, and a test that finds it.
+macro_rules! broken_causal {
+    ($module:ident, $reads:ident, $mutation:ident, $crashes:literal, $test:ident) => {
+        #[test]
+        fn $test() {
+            struct Broken;
+
+            impl Protocol for Broken {
+                const NAME: &'static str = stringify!($mutation);
+                const SUMMARY: &'static str = "broken";
+                const GUARANTEE: Guarantee = Guarantee::Causal;
+                type Family = Snapshots;
+                const OFFERS: serried_model::snapshots::Offers = eiger::Eiger::OFFERS;
+                type Message = $module::Message;
+                type Coordinator = $module::Coordinator;
+                type Replica = $module::Replica;
+
+                fn coordinator(group: Group, settings: &Settings) -> $module::Coordinator {
+                    let mutation = Mutated::by($module::Mutation::$mutation);
+                    $module::Coordinator::new(group, settings, $module::Reads::$reads, mutation)
+                }
+
+                fn replica(id: NodeId, group: Group, settings: &Settings) -> $module::Replica {
+                    let mutation = Mutated::by($module::Mutation::$mutation);
+                    $module::Replica::new(id, group, settings, mutation)
+                }
+            }
+
+            assert!(is_caught::<Broken>($crashes));
+        }
+    };
+}
+
+broken_causal!(
+    eiger_port,
+    AtSafeTime,
+    PendingNotCounted,
+    false,
+    an_eiger_port_whose_pending_transactions_do_not_hold_the_safe_time_back_is_caught
+);
+broken_causal!(
+    eiger_port,
+    AtSafeTime,
+    SearchStopsEarly,
+    false,
+    an_eiger_port_that_does_not_look_for_own_versions_below_the_latest_is_caught
+);
+broken_causal!(
+    eiger_port,
+    AtSafeTime,
+    OwnPendingIgnored,
+    true,
+    an_eiger_port_that_does_not_wait_for_what_is_pending_of_the_own_session_is_caught
+);
+broken_causal!(
+    eiger_port,
+    AtSafeTime,
+    SafeAsMaximum,
+    false,
+    an_eiger_port_whose_client_takes_the_highest_safe_time_is_caught
+);
+broken_causal!(
+    eiger_port,
+    AtSafeTime,
+    BoundForgotten,
+    true,
+    an_eiger_port_whose_new_leader_does_not_begin_at_the_bound_is_caught
+);
+broken_causal!(
+    eiger_port,
+    AtSafeTime,
+    VotesIgnored,
+    false,
+    an_eiger_port_whose_coordinator_ignores_the_times_of_votes_is_caught
+);
+broken_causal!(
+    eiger_port,
+    AtSafeTime,
+    UndoneAlone,
+    true,
+    an_eiger_port_whose_cohorts_undo_without_asking_is_caught
+);
+broken_causal!(
+    eiger_port,
+    AtSafeTime,
+    OutcomesForgotten,
+    false,
+    an_eiger_port_that_does_not_remember_outcomes_is_caught
+);
+broken_causal!(
+    eiger_port,
+    AtSafeTime,
+    AcknowledgedByLeaderAlone,
+    true,
+    an_eiger_port_whose_leader_acknowledges_what_it_alone_has_is_caught
+);
+broken_causal!(
+    eiger_port,
+    AtSafeTime,
+    RejoinsAtOnce,
+    true,
+    an_eiger_port_whose_replica_forgets_that_it_has_lost_its_disk_is_caught
+);
+broken_causal!(
+    eiger,
+    Optimistically,
+    PendingNotChecked,
+    false,
+    an_eiger_that_does_not_ask_about_pending_transactions_is_caught
+);
+broken_causal!(
+    eiger,
+    Optimistically,
+    CheckedWithoutClock,
+    false,
+    an_eiger_whose_coordinator_does_not_move_its_clock_when_it_is_asked_is_caught
+);
+broken_causal!(
+    eiger,
+    Optimistically,
+    VotesIgnored,
+    false,
+    an_eiger_whose_coordinator_ignores_the_times_of_votes_is_caught
+);

@@ -35,7 +35,7 @@ impl Versions {
 
 /// The version of a write that was omitted for the one with this place: it comes right before it.
 pub(super) fn omitted_for(stamp: Versionstamp, process: u64) -> Version {
-    Version { timestamp_us: 2 * stamp.0 - 1, coordinator: NodeId(process + 1) }
+    Version { timestamp_us: (2 * stamp.0).saturating_sub(1), coordinator: NodeId(process + 1) }
 }
 
 /// Whether a write with this version has a place, and was not omitted.

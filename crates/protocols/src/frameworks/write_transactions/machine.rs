@@ -167,7 +167,11 @@ impl Machine {
 
     /// Forgets outcomes that are old enough. Each is forgotten everywhere at the same entry of the log.
     fn forget(&mut self, store: &mut dyn Store) {
-        let last = TransactionId { requested: self.partition.horizon, session: u64::MAX };
+        let last = match self.mutation.is(Mutation::OutcomesForgotten) {
+            true => Versionstamp(u64::MAX),
+            false => self.partition.horizon,
+        };
+        let last = TransactionId { requested: last, session: u64::MAX };
         let is_old = |(id, transaction): (&TransactionId, &Transaction)| {
             (transaction.stage() == 2).then_some(*id)
         };
@@ -313,6 +317,9 @@ impl StateMachine<Replica> for Machine {
                     self.raise(commit);
                 }
                 self.decide(*id, *commit, writes, (position, is_new), cx);
+                if self.mutation.is(Mutation::OutcomesForgotten) {
+                    self.forget(cx.store());
+                }
             }
             Entry::Finish(ids) => {
                 for id in ids {

@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
 use serried_actor::{Actor, Context, Group, Recover, Settings, Standing, Store};
-use serried_model::{Key, NodeId, Value, Versionstamp, Write};
+use serried_model::{Key, NodeId, Value, Versionstamp};
 use serried_parts::encode_cell;
 
 use super::Mutation;
@@ -623,9 +623,4 @@ impl Recover for Replica {
         let version = Version { value: Some(value.clone()), ..Version::default() };
         encode_cell(&Cell::Key(version))
     }
-}
-
-/// The keys of writes.
-pub(super) fn keys(writes: &[Write]) -> impl Iterator<Item = &Key> {
-    writes.iter().map(|write| &write.key)
 }

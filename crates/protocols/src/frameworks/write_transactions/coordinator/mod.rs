@@ -6,7 +6,7 @@ mod writing;
 
 use std::collections::BTreeMap;
 
-use serried_actor::{Actor, Context, Coordinate, Group, Settings, Timestamp};
+use serried_actor::{Actor, Context, Coordinate, Group, Settings};
 use serried_model::snapshots::{Operation, Outcome, Output};
 use serried_model::{Key, NodeId, Snapshots, TxnId};
 use serried_parts::patience_with_leader;
@@ -63,8 +63,6 @@ struct Running {
     rounds: u32,
     /// How many bytes only coordinate it.
     metadata_bytes: u32,
-    /// When it began.
-    since: Timestamp,
 }
 
 #[derive(Debug)]
@@ -131,8 +129,7 @@ impl Coordinator {
     }
 
     fn begin(&mut self, txn: TxnId, task: Task, cx: &mut Cx<'_>) {
-        let since = cx.now();
-        let running = Running { task, open: 0, rounds: 0, metadata_bytes: 0, since };
+        let running = Running { task, open: 0, rounds: 0, metadata_bytes: 0 };
         self.operations.insert(txn, running);
         self.go_on(txn, cx);
     }
