@@ -275,7 +275,6 @@ mod tests {
 
     use super::*;
     use crate::frameworks::replicated_log::Last;
-    use crate::frameworks::stamp_clock::ahead;
 
     fn machine() -> Machine<Versionstamp> {
         Machine::new(&Settings::default(), Mutated::NONE)
