@@ -283,3 +283,29 @@ async fn write_all(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_workload_that_needs_write_transactions_is_refused_where_there_are_none() {
+        let named =
+            |name| serried_workload::named_snapshots(name, &SnapshotParameters::default()).unwrap();
+        for protocol in ["port", "scylla-occ", "plain"] {
+            let refused = Snapshots::check_offers(&*named("eiger"), protocol).unwrap_err();
+            let text = refused.to_string();
+            let wrong = format!(
+                "`{protocol}` has no write transactions, and `eiger` needs them: choose a protocol that is causal"
+            );
+            assert!(text.starts_with(&wrong), "{text}");
+            for name in ["ycsb-groups", "snapshot"] {
+                assert!(Snapshots::check_offers(&*named(name), protocol).is_ok(), "{name}");
+            }
+        }
+        assert!(Snapshots::usual_protocols(&*named("snapshot")).len() >= 3);
+        for protocol in Snapshots::usual_protocols(&*named("eiger")) {
+            assert!(Snapshots::check_offers(&*named("eiger"), &protocol).is_ok(), "{protocol}");
+        }
+    }
+}
