@@ -168,7 +168,7 @@ impl Bench {
             progress: &progress,
         };
         let keyspace = W::with_options(&keyspaces[0], W::options(&self.load));
-        let loaded = W::prepare(&keyspace, &workload, preparation).await?;
+        let data_before = W::prepare(&keyspace, &workload, preparation).await?;
         let driver = W::driver(&keyspaces[0]);
         let load = Load::<W>::new(&self.load, run, clients, workload, driver.now());
         let client = |i| tokio::spawn(load.client(i, &keyspaces[i % keyspaces.len()]));
@@ -185,7 +185,7 @@ impl Bench {
             database.close().await;
         }
         let (before, after, committed) = costs;
-        let (mut row, ended) = load.finish(loaded, inspected, self.load.json)?;
+        let (mut row, ended) = load.finish(data_before, inspected, self.load.json)?;
         row.costs = Some(after.since(&before, committed));
         Ok((row, ended))
     }

@@ -5,7 +5,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use serried_actor::Timestamp;
-use serried_model::Version;
 use serried_workload::{InspectionError, Measurement, Window, Witness};
 
 use crate::arguments::{LoadArguments, OpenLoopArguments};
@@ -88,11 +87,11 @@ impl<W: Wing> Load<W> {
         W::inspect(self, &W::with_options(keyspace, self.options)).await
     }
 
-    /// The results of the run, and the verdict on the database and on its history, before which everything up to
-    /// `loaded` was written.
+    /// The results of the run, and the verdict on the database and on its history. `before` is what is known of the
+    /// data from before the run.
     pub(crate) fn finish(
         self,
-        loaded: Option<Version>,
+        before: W::Before,
         inspected: Inspected,
         quiet: bool,
     ) -> anyhow::Result<(Row, Ended)> {
@@ -103,7 +102,7 @@ impl<W: Wing> Load<W> {
         let recorder =
             recorder.map(|recorder| Arc::into_inner(recorder).expect("all clients are done"));
         let file = self.history_file.as_deref();
-        let judge = |recorder| W::judge(&self.workload, recorder, promised, loaded, file);
+        let judge = |recorder| W::judge(&self.workload, recorder, promised, before, file);
         let of_history = recorder.map(judge).transpose()?;
         let mut row = Row {
             protocol: self.protocol,

@@ -222,7 +222,7 @@ impl<W: Wing> Visitor<W> for Run<'_> {
             replica_cpu: busy.as_secs_f64() / (window.stop.0 as f64 / 1e9) / cores,
         };
         drop(cluster);
-        let (mut row, ended) = load.finish(None, inspected, sim.load.json)?;
+        let (mut row, ended) = load.finish(W::Before::default(), inspected, sim.load.json)?;
         row.simulation = Some(simulation);
         Ok((row, ended))
     }

@@ -51,7 +51,7 @@ pub use registers::{
 pub use retwis::Retwis;
 pub use snapshots::{
     Eiger, PlannedSnapshot, SnapshotClient, SnapshotLoop, SnapshotMix, SnapshotParameters,
-    SnapshotWorkload, Staleness, StalenessReport, Versions, YcsbGroups, attribute,
+    SnapshotWorkload, Staleness, StalenessReport, Versions, YcsbGroups, attribute, begin_after,
 };
 pub use workload::{
     OneShot, Parameters, Plan, RolledBack, Run, Workload, WorkloadError, WorkloadInfo, family,

@@ -28,9 +28,10 @@ Quote a key or a value with spaces, semicolons, quotes or backslashes, as in a U
 /// Talk to a running cluster: get, put, delete, and transactions of several statements.
 ///
 /// The statements depend on the keyspace, which has transactions, registers, stored procedures or snapshots. Registers
-/// can also be added to, appended to, compared and swapped. Procedures are called. Snapshots have sessions. `help` lists the statements. A key that is read in a transaction (after `begin`) may change
-/// before the transaction commits. The shell then shows the new value and ends the transaction without any effect,
-/// because what you have typed since may depend on the old value. Begin it again.
+/// can also be added to, appended to, compared and swapped. Procedures are called. Snapshots have sessions. `help`
+/// lists the statements. A key that is read in a transaction (after `begin`) may change before the transaction commits.
+/// The shell then shows the new value and ends the transaction without any effect, because what you have typed since
+/// may depend on the old value. Begin it again.
 ///
 /// If a statement fails within a transaction, and the statements do not come from a terminal, the transaction is rolled
 /// back and all later statements are left out. After any other failure the shell goes on with the next statement.

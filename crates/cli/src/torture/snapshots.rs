@@ -39,7 +39,7 @@ pub(super) async fn judge(
     let names = || keys.iter().map(|key| workload.key(*key)).collect::<Vec<Key>>();
     session.read_only(names()).await?;
     tokio::time::sleep(SETTLED).await;
-    // A session may see only what it has heard of before. So the last read comes after one that has heard of everything.
+    // A session may see only what it has heard of before. So the last read comes after one that hears of everything.
     session.read_only(names()).await?;
     let ReadOnly { values, stamps, .. } = session.read_only_recorded(names()).await?;
     let found = keys.iter().zip(&values).map(|(key, value)| {

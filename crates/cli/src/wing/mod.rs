@@ -92,6 +92,8 @@ pub(crate) trait Wing: Session + Registered {
     type Recorder: Default + Send + Sync;
     /// What the clients of a run have in common beside that.
     type Shared: Default + Send + Sync;
+    /// What is known of the data from before a run.
+    type Before: Default + Send + Sync;
 
     /// The columns of the tables of results.
     const COLUMNS: Columns;
@@ -142,13 +144,12 @@ pub(crate) trait Wing: Session + Registered {
     /// The options of a load's operations.
     fn options(arguments: &LoadArguments) -> Self::Options;
 
-    /// Prepares a real keyspace for a run. Returns a version that is above everything that was there before, if there are
-    /// versions.
+    /// Prepares a real keyspace for a run.
     fn prepare(
         keyspace: &Self::Keyspace,
         workload: &Self::Workload,
         preparation: Preparation<'_>,
-    ) -> impl Future<Output = anyhow::Result<Option<Version>>>;
+    ) -> impl Future<Output = anyhow::Result<Self::Before>>;
 
     /// The `i`-th client of a load, at `keyspace`, which has the load's options.
     fn client(load: &Load<Self>, i: usize, keyspace: Self::Keyspace) -> Client;
@@ -168,7 +169,7 @@ pub(crate) trait Wing: Session + Registered {
         workload: &Self::Workload,
         recorder: Self::Recorder,
         promised: Option<Guarantee>,
-        loaded: Option<Version>,
+        before: Self::Before,
         file: Option<&Path>,
     ) -> anyhow::Result<Judged>;
 

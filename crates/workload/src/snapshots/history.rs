@@ -25,6 +25,19 @@ pub fn attribute(mut history: History) -> History {
     history
 }
 
+/// Makes a history begin after writes that are not in it, whose versions are in `before`, by key. What was found with one
+/// of these versions was there before the history.
+pub fn begin_after(history: &mut History, before: &BTreeMap<u64, Version>) {
+    for event in &mut history.events {
+        let reads = event.operations.iter().filter(|operation| operation.is_read());
+        for (read, version) in reads.zip(&mut event.read_versions) {
+            if before.get(&read.key()) == Some(version) {
+                *version = Version::INITIAL;
+            }
+        }
+    }
+}
+
 /// The transactions whose version is not known, by what they write. An event stands for each: its end, or its beginning
 /// if it has no end.
 #[derive(Default)]
@@ -287,6 +300,23 @@ mod tests {
         let history = unknown(&writers, &reads);
         assert_eq!(versions(&history, 2), [None, None]);
         assert_eq!(history.events.len(), 8, "and no transaction of nobody explains it");
+    }
+
+    #[test]
+    fn what_was_written_before_a_history_is_not_that_of_its_transactions() {
+        let read = |key| MicroOperation::Read { key, result: ReadResult::Register(None) };
+        let recorder = Recorder::new();
+        let (reads, delete) = (vec![read(5), read(6), read(5)], operations(&[(5, None)]));
+        recorder.invoke(1, 0, delete.clone());
+        recorder.complete(1, 1, EventKind::Info, delete, None, vec![], None);
+        recorder.invoke(9, 2, reads.clone());
+        let found = vec![together(70), together(70), together(80)];
+        recorder.complete(9, 3, EventKind::Ok, reads, None, found, None);
+        let mut history = recorder.into_history();
+        begin_after(&mut history, &[(5, together(70)), (6, together(60))].into());
+        let expected = [Version::INITIAL, together(70), together(80)];
+        assert_eq!(history.events[3].read_versions, expected);
+        assert_eq!(attribute(history).events[1].version, Some(together(80)));
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::number;
 
 pub use client::{SnapshotClient, SnapshotLoop};
 pub use eiger::Eiger;
-pub use history::attribute;
+pub use history::{attribute, begin_after};
 pub use mix::SnapshotMix;
 pub use staleness::{Staleness, StalenessReport};
 pub use versions::Versions;
@@ -106,8 +106,8 @@ pub struct SnapshotParameters {
     pub writes: Option<f64>,
     /// How many keys there are. The workload's own default if `None`.
     pub keys: Option<u64>,
-    /// The exponent of the Zipf distribution from which keys are drawn; 0 is uniform. If it is `None`, `ycsb-groups` has
-    /// 0.99 and `eiger` 0.8.
+    /// The exponent of the Zipf distribution from which keys are drawn; 0 is uniform. If it is `None`, `ycsb-groups`
+    /// has 0.99 and `eiger` 0.8.
     pub theta: Option<f64>,
     /// The length of a key in bytes, at least 8; 8 if `None`.
     pub key_bytes: Option<usize>,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use serried::{CallError, CallOptions, ProcedureKeyspace, Procedures, Version};
+use serried::{CallError, CallOptions, ProcedureKeyspace, Procedures};
 use serried_actor::Protocol;
 use serried_history::{
     CallHistory, CallRecorder, CallVerdict, EventKind, ReadError, TransactionGuarantee, check_calls,
@@ -63,6 +63,7 @@ impl Wing for Procedures {
     type Workload = dyn ProcedureWorkload;
     type Recorder = CallRecorder;
     type Shared = ();
+    type Before = ();
 
     const COLUMNS: Columns = Columns::Calls;
     const CHECKED: &'static [(Guarantee, &'static str)] = &[
@@ -129,7 +130,7 @@ impl Wing for Procedures {
         keyspace: &ProcedureKeyspace,
         workload: &dyn ProcedureWorkload,
         preparation: Preparation<'_>,
-    ) -> anyhow::Result<Option<Version>> {
+    ) -> anyhow::Result<()> {
         let Preparation { loads, is_used, progress, .. } = preparation;
         let was_used = is_used && keyspace.procedures().await?.version > 0;
         if let Some(loading) = workload.loading() {
@@ -148,7 +149,7 @@ impl Wing for Procedures {
             workload.begin_at(now.as_micros() as u64);
             workload.look(keyspace).await?;
         }
-        Ok(None)
+        Ok(())
     }
 
     fn client(load: &Load<Procedures>, i: usize, keyspace: ProcedureKeyspace) -> Client {
@@ -181,7 +182,7 @@ impl Wing for Procedures {
         _: &dyn ProcedureWorkload,
         recorder: CallRecorder,
         promised: Option<Guarantee>,
-        _: Option<Version>,
+        (): (),
         file: Option<&Path>,
     ) -> anyhow::Result<Judged> {
         let history = recorder.into_history();

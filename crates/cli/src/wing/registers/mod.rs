@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use serried::{RegisterKeyspace, RegisterOptions, Version};
+use serried::{RegisterKeyspace, RegisterOptions};
 use serried_actor::Protocol;
 use serried_history::{
     Budget, EventKind, ReadError, RegisterHistory, RegisterRecorder, RegisterVerdict,
@@ -63,6 +63,7 @@ impl Wing for Registers {
     type Workload = dyn RegisterWorkload;
     type Recorder = RegisterRecorder;
     type Shared = ();
+    type Before = ();
 
     const COLUMNS: Columns = Columns::Operations;
     const CHECKED: &'static [(Guarantee, &'static str)] = &[
@@ -133,12 +134,12 @@ impl Wing for Registers {
         keyspace: &RegisterKeyspace,
         workload: &dyn RegisterWorkload,
         preparation: Preparation<'_>,
-    ) -> anyhow::Result<Option<Version>> {
+    ) -> anyhow::Result<()> {
         let Preparation { arguments, is_used, clients, progress, .. } = preparation;
         if is_used && arguments.records() {
             clear(keyspace, workload, clients, progress).await?;
         }
-        Ok(None)
+        Ok(())
     }
 
     fn client(load: &Load<Registers>, i: usize, keyspace: RegisterKeyspace) -> Client {
@@ -158,7 +159,7 @@ impl Wing for Registers {
         _: &dyn RegisterWorkload,
         recorder: RegisterRecorder,
         promised: Option<Guarantee>,
-        _: Option<Version>,
+        (): (),
         file: Option<&Path>,
     ) -> anyhow::Result<Judged> {
         let history = recorder.into_history();

@@ -2,13 +2,14 @@
 
 mod shell;
 
+use std::collections::BTreeMap;
 use std::io::BufRead;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use serried::{SnapshotKeyspace, SnapshotOptions, Snapshots, Version};
+use serried::{SnapshotKeyspace, SnapshotOptions, Snapshots, Version, WriteOutcome};
 use serried_actor::Protocol;
 use serried_history::{Deletes, Options, ReadError, Recorder};
 use serried_model::{FamilyName, Guarantee, Transactions};
@@ -16,7 +17,7 @@ use serried_protocols::Visitor;
 use serried_sim::Initial;
 use serried_workload::{
     Report, SnapshotClient, SnapshotParameters, SnapshotWorkload, Staleness, StalenessReport,
-    attribute,
+    Versions, attribute, begin_after,
 };
 
 use super::transactions::{CAUSAL, judge_with};
@@ -79,6 +80,8 @@ impl Wing for Snapshots {
     type Workload = dyn SnapshotWorkload;
     type Recorder = Recorder;
     type Shared = Staleness;
+    /// By key, the version of what the preparation has written.
+    type Before = BTreeMap<u64, Version>;
 
     const COLUMNS: Columns = Columns::Operations;
     const CHECKED: &'static [(Guarantee, &'static str)] = &[
@@ -141,17 +144,17 @@ impl Wing for Snapshots {
         keyspace: &SnapshotKeyspace,
         workload: &dyn SnapshotWorkload,
         preparation: Preparation<'_>,
-    ) -> anyhow::Result<Option<Version>> {
+    ) -> anyhow::Result<BTreeMap<u64, Version>> {
         let Preparation { arguments, loads, is_used, progress, .. } = preparation;
         let initial = workload.initial();
         let needs_writes = match initial {
             Some(_) => loads,
             None => is_used && arguments.records(),
         };
-        if needs_writes {
-            write_all(keyspace, workload, progress).await?;
+        match needs_writes {
+            true => write_all(keyspace, workload, progress).await,
+            false => Ok(BTreeMap::new()),
         }
-        Ok(None)
     }
 
     fn client(load: &Load<Snapshots>, i: usize, keyspace: SnapshotKeyspace) -> Client {
@@ -201,10 +204,12 @@ impl Wing for Snapshots {
         _: &dyn SnapshotWorkload,
         recorder: Recorder,
         promised: Option<Guarantee>,
-        _: Option<Version>,
+        before: BTreeMap<u64, Version>,
         file: Option<&Path>,
     ) -> anyhow::Result<Judged> {
-        let history = attribute(recorder.into_history());
+        let mut history = recorder.into_history();
+        begin_after(&mut history, &before);
+        let history = attribute(history);
         if let Some(file) = file {
             judge::write(file, |out| history.write_json_lines(out))?;
         }
@@ -254,32 +259,61 @@ pub(crate) fn offers_write_transactions(protocol: &str) -> bool {
     serried_protocols::visit(protocol, Offered).unwrap_or(false)
 }
 
-/// Writes the initial values of all keys, or deletes them.
+/// Writes the initial values of all keys, or deletes them. Returns the versions of these writes, by key.
 async fn write_all(
     session: &SnapshotKeyspace,
     workload: &dyn SnapshotWorkload,
     progress: &Progress,
-) -> anyhow::Result<()> {
-    let initial = workload.initial();
-    let (mut writes, mut written) = (tokio::task::JoinSet::new(), 0);
+) -> anyhow::Result<BTreeMap<u64, Version>> {
+    let (initial, versions) = (workload.initial(), Versions::of(session));
+    let (mut writes, mut written) = (tokio::task::JoinSet::new(), BTreeMap::new());
+    let enter = |written: &mut BTreeMap<u64, Version>, (number, outcome): (u64, WriteOutcome)| {
+        written.insert(number, versions.placed(number, outcome.stamp));
+        if written.len().is_multiple_of(1000) {
+            progress.say(format!("{} keys written", written.len()));
+        }
+    };
     for number in 0..workload.keys() {
         if writes.len() >= WRITES {
-            writes.join_next().await.expect("some are under way")??;
+            enter(&mut written, writes.join_next().await.expect("some are under way")??);
         }
         let (session, key, value) = (session.clone(), workload.key(number), initial.clone());
         writes.spawn(async move {
-            match value {
-                Some(value) => session.write(key, value).await.map(drop),
-                None => session.delete(key).await.map(drop),
-            }
+            let outcome = match value {
+                Some(value) => session.write(key, value).await,
+                None => session.delete(key).await,
+            };
+            outcome.map(|outcome| (number, outcome))
         });
-        written += 1;
-        if written % 1000 == 0 {
-            progress.say(format!("{written} keys written"));
-        }
     }
     while let Some(ended) = writes.join_next().await {
-        ended??;
+        enter(&mut written, ended??);
     }
-    Ok(())
+    Ok(written)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_workload_that_needs_write_transactions_is_refused_where_there_are_none() {
+        let named =
+            |name| serried_workload::named_snapshots(name, &SnapshotParameters::default()).unwrap();
+        for protocol in ["port", "scylla-occ", "plain"] {
+            let refused = Snapshots::check_offers(&*named("eiger"), protocol).unwrap_err();
+            let text = refused.to_string();
+            let wrong = format!(
+                "`{protocol}` has no write transactions, and `eiger` needs them: choose a protocol that is causal"
+            );
+            assert!(text.starts_with(&wrong), "{text}");
+            for name in ["ycsb-groups", "snapshot"] {
+                assert!(Snapshots::check_offers(&*named(name), protocol).is_ok(), "{name}");
+            }
+        }
+        assert!(Snapshots::usual_protocols(&*named("snapshot")).len() >= 3);
+        for protocol in Snapshots::usual_protocols(&*named("eiger")) {
+            assert!(Snapshots::check_offers(&*named("eiger"), &protocol).is_ok(), "{protocol}");
+        }
+    }
 }

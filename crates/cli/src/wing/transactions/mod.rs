@@ -56,6 +56,8 @@ impl Wing for Transactions {
     type Workload = dyn Workload;
     type Recorder = Recorder;
     type Shared = ();
+    /// A version that is above everything that was there before.
+    type Before = Option<Version>;
 
     const COLUMNS: Columns = Columns::Transactions;
     const CHECKED: &'static [(Guarantee, &'static str)] = &[
