@@ -2,7 +2,7 @@
 
 use serried_actor::{Group, Protocol, Settings};
 use serried_model::{Guarantee, NodeId, Snapshots};
-use serried_protocols::{Mutated, port, scylla_occ};
+use serried_protocols::{Mutated, port, port_seo, scylla_occ};
 
 use super::trial::Trial;
 
@@ -100,3 +100,79 @@ impl Protocol for DoesNotValidate {
 fn a_scylla_occ_that_does_not_validate_is_caught() {
     assert!(is_caught::<DoesNotValidate>(false));
 }
+
+/// PORT-SEO with a mistake, and a test that finds it.
+macro_rules! broken_seo {
+    ($name:ident, $mutation:ident, $crashes:literal, $test:ident) => {
+        struct $name;
+
+        impl Protocol for $name {
+            const NAME: &'static str = stringify!($name);
+            const SUMMARY: &'static str = "broken";
+            const GUARANTEE: Guarantee = Guarantee::StrictSerializable;
+            type Family = Snapshots;
+            const OFFERS: serried_model::snapshots::Offers = port_seo::PortSeo::OFFERS;
+            type Message = port_seo::Message;
+            type Coordinator = port_seo::Coordinator;
+            type Replica = port_seo::Replica;
+
+            fn coordinator(group: Group, settings: &Settings) -> port_seo::Coordinator {
+                let mutation = Mutated::by(port_seo::Mutation::$mutation);
+                port_seo::Coordinator::new(group, settings, mutation)
+            }
+
+            fn replica(id: NodeId, group: Group, settings: &Settings) -> port_seo::Replica {
+                let mutation = Mutated::by(port_seo::Mutation::$mutation);
+                port_seo::Replica::new(id, group, settings, mutation)
+            }
+        }
+
+        #[test]
+        fn $test() {
+            assert!(is_caught::<$name>($crashes));
+        }
+    };
+}
+
+broken_seo!(
+    BeginsEarly,
+    NextBegunEarly,
+    false,
+    a_port_seo_that_begins_a_batch_before_the_last_is_applied_is_caught
+);
+broken_seo!(
+    IgnoresVectors,
+    VectorsIgnored,
+    false,
+    a_port_seo_whose_client_chooses_the_highest_number_is_caught
+);
+broken_seo!(
+    DoesNotConfirm,
+    ReadsNotConfirmed,
+    true,
+    a_port_seo_whose_leaders_do_not_confirm_reads_is_caught
+);
+broken_seo!(
+    DoesNotHandOutAgain,
+    NotHandedOutAgain,
+    true,
+    a_port_seo_whose_new_sequencer_does_not_hand_out_the_last_batch_again_is_caught
+);
+broken_seo!(
+    ExecutesAgain,
+    ExecutedAgain,
+    true,
+    a_port_seo_that_executes_a_write_again_is_caught
+);
+broken_seo!(
+    SeoAcknowledgesAlone,
+    AcknowledgedByLeaderAlone,
+    true,
+    a_port_seo_whose_leader_acknowledges_what_it_alone_has_is_caught
+);
+broken_seo!(
+    SeoRejoinsAtOnce,
+    RejoinsAtOnce,
+    true,
+    a_port_seo_whose_replica_forgets_that_it_has_lost_its_disk_is_caught
+);
