@@ -154,10 +154,7 @@ mod tests {
         let token = serried_model::Version { timestamp_us: us, coordinator: NodeId(70_000) };
         let settled = serried_model::Version { timestamp_us: 0, ..token };
         let value = Some(Value::from(value));
-        Sequenced {
-            write: Write { key: Key::from("x"), value, token, settled },
-            is_refused: false,
-        }
+        Sequenced { write: Write { key: Key::from("x"), value, token, settled }, is_refused: false }
     }
 
     fn execute(state: &mut KeyState, number: u64, sequenced: &Sequenced) -> Fate {

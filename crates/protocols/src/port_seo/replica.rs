@@ -161,7 +161,8 @@ impl Replica {
     fn on_request(&mut self, client: Client, cx: &mut Cx<'_>) {
         if !self.is_sound(&client.request, cx.id().partition()) {
             let node = client.node;
-            return cx.reject(|| format!("{node} has sent a request that is not for this partition"));
+            return cx
+                .reject(|| format!("{node} has sent a request that is not for this partition"));
         }
         let waits = if self.is_serving() { self.handle(client, cx) } else { Some(client) };
         waits.into_iter().for_each(|client| self.wait(client, cx));

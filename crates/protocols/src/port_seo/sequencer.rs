@@ -103,8 +103,7 @@ impl Sequencer {
         let (mut writers, mut writes, mut bytes) = (Vec::new(), Vec::new(), 0);
         while let Some((_, write)) = queue.front() {
             let size = write.size();
-            let is_full =
-                writes.len() == BATCHED_AT_MOST || bytes + size > BATCHED_BYTES_AT_MOST;
+            let is_full = writes.len() == BATCHED_AT_MOST || bytes + size > BATCHED_BYTES_AT_MOST;
             if is_full && !writes.is_empty() {
                 break;
             }

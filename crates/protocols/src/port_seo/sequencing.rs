@@ -160,20 +160,13 @@ impl Replica {
     }
 
     /// A partition says that a batch is applied there.
-    pub(super) fn on_applied(
-        &mut self,
-        from: NodeId,
-        last: u64,
-        fates: &[Fate],
-        cx: &mut Cx<'_>,
-    ) {
+    pub(super) fn on_applied(&mut self, from: NodeId, last: u64, fates: &[Fate], cx: &mut Cx<'_>) {
         if !self.group.contains(from) || cx.id().partition() != SEQUENCER {
             return cx.reject(|| format!("{from} has sent what only replicas send the sequencer"));
         }
         let Some(sequencer) = &mut self.sequencer else { return };
-        let is_meant = |out: &Out| {
-            out.batch.last() == last && matches!(out.phase, Phase::HandedOut { .. })
-        };
+        let is_meant =
+            |out: &Out| out.batch.last() == last && matches!(out.phase, Phase::HandedOut { .. });
         let early = sequencer.early.iter().position(is_meant);
         let out = match early {
             Some(at) => Some(&sequencer.early[at]),

@@ -1,9 +1,13 @@
 //! Protocols with something done wrong on purpose.
 
+use std::time::Duration;
+
 use serried_actor::{Group, Protocol, Settings};
 use serried_model::{Guarantee, NodeId, Snapshots};
 use serried_protocols::{Mutated, port, port_seo, scylla_occ};
+use serried_sim::Scheduled;
 
+use super::cut_off::{in_turn, step_by_step};
 use super::trial::Trial;
 
 /// PORT with a mistake, and a test that finds it.
@@ -39,8 +43,16 @@ macro_rules! broken {
 
 /// Whether the suite catches what is wrong with `P`.
 fn is_caught<P: Protocol<Family = Snapshots>>(crashes: bool) -> bool {
+    is_caught_with::<P>(crashes, |_, _| Vec::new())
+}
+
+/// The same with more faults.
+fn is_caught_with<P: Protocol<Family = Snapshots>>(
+    crashes: bool,
+    more: fn(usize, Duration) -> Vec<Scheduled>,
+) -> bool {
     let caught = (0..1000).find(|&seed| {
-        let wrong = Trial { seed, crashes }.run::<P>().wrong;
+        let wrong = Trial { seed, crashes }.run_with::<P>(more).wrong;
         wrong.is_some_and(|wrong| !wrong.starts_with("the checker gave up"))
     });
     println!("{} is caught with seed {caught:?}", P::NAME);
@@ -103,7 +115,7 @@ fn a_scylla_occ_that_does_not_validate_is_caught() {
 
 /// PORT-SEO with a mistake, and a test that finds it.
 macro_rules! broken_seo {
-    ($name:ident, $mutation:ident, $crashes:literal, $test:ident) => {
+    ($name:ident, $mutation:ident, $caught:expr, $test:ident) => {
         struct $name;
 
         impl Protocol for $name {
@@ -129,7 +141,7 @@ macro_rules! broken_seo {
 
         #[test]
         fn $test() {
-            assert!(is_caught::<$name>($crashes));
+            assert!($caught);
         }
     };
 }
@@ -137,42 +149,42 @@ macro_rules! broken_seo {
 broken_seo!(
     BeginsEarly,
     NextBegunEarly,
-    false,
+    is_caught::<BeginsEarly>(false),
     a_port_seo_that_begins_a_batch_before_the_last_is_applied_is_caught
 );
 broken_seo!(
     IgnoresVectors,
     VectorsIgnored,
-    false,
+    is_caught::<IgnoresVectors>(false),
     a_port_seo_whose_client_chooses_the_highest_number_is_caught
 );
 broken_seo!(
     DoesNotConfirm,
     ReadsNotConfirmed,
-    true,
+    is_caught_with::<DoesNotConfirm>(false, in_turn),
     a_port_seo_whose_leaders_do_not_confirm_reads_is_caught
 );
 broken_seo!(
     DoesNotHandOutAgain,
     NotHandedOutAgain,
-    true,
+    is_caught_with::<DoesNotHandOutAgain>(false, step_by_step),
     a_port_seo_whose_new_sequencer_does_not_hand_out_the_last_batch_again_is_caught
 );
 broken_seo!(
     ExecutesAgain,
     ExecutedAgain,
-    true,
+    is_caught::<ExecutesAgain>(true),
     a_port_seo_that_executes_a_write_again_is_caught
 );
 broken_seo!(
     SeoAcknowledgesAlone,
     AcknowledgedByLeaderAlone,
-    true,
+    is_caught::<SeoAcknowledgesAlone>(true),
     a_port_seo_whose_leader_acknowledges_what_it_alone_has_is_caught
 );
 broken_seo!(
     SeoRejoinsAtOnce,
     RejoinsAtOnce,
-    true,
+    is_caught::<SeoRejoinsAtOnce>(true),
     a_port_seo_whose_replica_forgets_that_it_has_lost_its_disk_is_caught
 );
