@@ -207,6 +207,8 @@ impl StateMachine<Replica> for Machine {
                     self.history = Some(History::new(before, self.kept_for));
                 }
                 Entry::Lead => {}
+                // No sequencer proposes another one. It would be without effect at all replicas.
+                Entry::Batch(batch) if !batch.has_numbers() => {}
                 Entry::Batch(batch) => {
                     if is_new && self.own == SEQUENCER {
                         self.sequence(batch);

@@ -113,7 +113,12 @@ pub struct Batch {
 impl Batch {
     /// The number of the last write.
     pub fn last(&self) -> u64 {
-        self.first + self.writes.len() as u64 - 1
+        self.first.saturating_add(self.writes.len() as u64).saturating_sub(1)
+    }
+
+    /// Whether a keyspace can have such numbers.
+    pub(super) fn has_numbers(&self) -> bool {
+        !self.writes.is_empty() && (1..NUMBERS).contains(&self.first)
     }
 }
 

@@ -119,8 +119,8 @@ impl Sequencer {
         self.turn = partition;
         let mut highest = last.highest.clone();
         highest.resize(usize::from(partitions), 0);
-        highest[usize::from(partition)] = last.last + writes.len() as u64;
-        let batch = Batch { partition, first: last.last + 1, highest, writes };
+        highest[usize::from(partition)] = last.last.saturating_add(writes.len() as u64);
+        let batch = Batch { partition, first: last.last.saturating_add(1), highest, writes };
         self.out = Some(Out { batch, phase: Phase::Begun, writers });
         true
     }

@@ -6,20 +6,19 @@ use serried_model::NodeId;
 use serried_parts::patience_with_leader;
 
 use super::Mutation;
-use super::message::{Answer, Batch, Entry, Fate, Message, NUMBERS, Request, SEQUENCER, Write};
+use super::message::{Answer, Batch, Entry, Fate, Message, Request, SEQUENCER, Write};
 use super::replica::{Client, Cx, Incoming, Replica, Timer};
 use super::sequencer::{BATCHED_AT_MOST, Out, Phase, Sequencer, Writer};
 use crate::frameworks::replicated_log::Span;
 
 /// Whether a sequencer of `group` can have handed this batch to the partition `own`.
 fn is_sound(sequencer: NodeId, batch: &Batch, own: u16, group: &Group) -> bool {
-    let writes = batch.writes.len();
     if !group.contains(sequencer)
         || sequencer.partition() != SEQUENCER
         || own == SEQUENCER
         || batch.partition != own
-        || !(1..=BATCHED_AT_MOST).contains(&writes)
-        || !(1..NUMBERS).contains(&batch.first)
+        || !batch.has_numbers()
+        || batch.writes.len() > BATCHED_AT_MOST
         || batch.highest.len() != usize::from(group.partitions())
     {
         return false;
@@ -37,7 +36,9 @@ impl Replica {
     /// It leads the first partition now, and has applied all that its predecessors have logged. The last batch was
     /// perhaps not handed out, or not applied.
     pub(super) fn begin_sequencing(&mut self, cx: &mut Cx<'_>) {
-        let mut handed_out = self.machine.partition.handed_out.clone();
+        let is_sound =
+            |batch: &Batch| batch.has_numbers() && batch.partition < self.group.partitions();
+        let mut handed_out = self.machine.partition.handed_out.clone().filter(is_sound);
         if self.mutation.is(Mutation::NotHandedOutAgain) {
             handed_out = None;
         }

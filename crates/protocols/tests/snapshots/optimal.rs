@@ -163,8 +163,7 @@ fn metadata_after(writes: u64) -> u32 {
         *tell.lock().unwrap() = read.metadata_bytes;
     });
     cluster.run_until_done(Timestamp(20_000_000_000)).expect("everything finishes");
-    let needed = *needed.lock().unwrap();
-    needed
+    *needed.lock().unwrap()
 }
 
 #[test]
