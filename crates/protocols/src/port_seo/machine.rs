@@ -26,8 +26,8 @@ pub(super) struct Machine {
     own: u16,
     cells: Cells<Cell>,
     pub(super) partition: Partition,
-    /// The partition has changed since it was last put among the cells. The record at this position is the first that is
-    /// needed to replay that.
+    /// The partition has changed since it was last put among the cells. The record at this position is the first that
+    /// is needed to replay that.
     changed_at: Option<u64>,
     /// What became of the writes of a batch that was applied: the number of the last one, and all of them.
     fates: (u64, Vec<Fate>),
@@ -36,7 +36,8 @@ pub(super) struct Machine {
     /// What was applied lately, if it is a leader that serves. It serves once its first entry is applied, and so all
     /// entries of its predecessors.
     history: Option<History>,
-    /// Reads that wait until this slot is applied: then the replica has led since they arrived. In the order of the slots.
+    /// Reads that wait until this slot is applied: then the replica has led since they arrived. In the order of the
+    /// slots.
     confirming: VecDeque<(u64, Vec<Client>)>,
     /// Reads that were confirmed.
     pub(super) confirmed: VecDeque<Client>,

@@ -191,8 +191,8 @@ pub enum Answer {
 pub enum Entry {
     /// A leader begins.
     Lead,
-    /// In the log of the sequencer: a batch gets its numbers. In the log of the batch's partition: it is applied. If the
-    /// sequencer leads that partition, too, the same entry does both.
+    /// In the log of the sequencer: a batch gets its numbers. In the log of the batch's partition: it is applied. If
+    /// the sequencer leads that partition, too, the same entry does both.
     Batch(Batch),
 }
 

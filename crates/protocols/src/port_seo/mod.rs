@@ -16,58 +16,58 @@
 //!   |  chooses the latest state that it knows completely
 //! ```
 //!
-//! The paper has one paragraph on it: there is a central write sequencer, and reads need a linear amount of metadata. Its
-//! technical report was not at hand, so the algorithm is our own.
+//! The paper has one paragraph on it: there is a central write sequencer, and reads need a linear amount of metadata.
+//! Its technical report was not at hand, so the algorithm is our own.
 //!
 //! All writes are numbered. A *batch* is a run of consecutive numbers that belong to keys of one partition. It has a
-//! vector, `highest`: for each partition the highest number of a write there, as of the end of the batch. A *mark* is the
-//! number of a batch's last write with this vector.
+//! vector, `highest`: for each partition the highest number of a write there, as of the end of the batch. A *mark* is
+//! the number of a batch's last write with this vector.
 //!
-//! A client asks all partitions of its keys in parallel. It names `since`, the highest number of which it knows that it is
-//! applied. Each partition answers with what its keys had at that number, all later versions, the marks of its later
-//! batches, and `last`, the highest number that is applied there. The client then chooses `n`: the highest mark that any
-//! of them has named whose vector is not above the `last` of any partition that it has asked. `since` itself will do if
-//! no mark does. It returns what the keys had at `n`.
+//! A client asks all partitions of its keys in parallel. It names `since`, the highest number of which it knows that it
+//! is applied. Each partition answers with what its keys had at that number, all later versions, the marks of its later
+//! batches, and `last`, the highest number that is applied there. The client then chooses `n`: the highest mark that
+//! any of them has named whose vector is not above the `last` of any partition that it has asked. `since` itself will
+//! do if no mark does. It returns what the keys had at `n`.
 //!
 //! # Invariants
-//! - *Prefix.* At every moment, the writes that are applied in all partitions together are those up to some number, which
-//!   is the end of a batch. That is so because a batch begins only when the one before is applied, and because a batch is
-//!   one entry in the log of its partition.
+//! - *Prefix.* At every moment, the writes that are applied in all partitions together are those up to some number,
+//!   which is the end of a batch. That is so because a batch begins only when the one before is applied, and because a
+//!   batch is one entry in the log of its partition.
 //! - *Numbers are given once.* A batch gets its numbers when it is chosen in the sequencer's log. A leader proposes its
 //!   batches in the order of their numbers, and none follows entries that its leader did not know
 //!   ([`crate::frameworks::replicated_log::Led`]). Only chosen batches are handed out. So a sequencer that was deposed
 //!   hands out nothing but what its successors have in their logs, too.
-//! - *A new sequencer hands out the last batch again* before it begins another one. It can't know whether that was applied. A
-//!   partition that has applied it says so again and changes nothing.
-//! - *A mark says when it is complete.* A leader keeps what it has overwritten for 1 s (or `history_ms`) and up to 64 MiB,
-//!   in memory. So it may know less than a client has asked for. Its answer says from which number on it is complete
-//!   (`complete_from`), and a client chooses no number below that of any answer. A new leader knows the state at the
-//!   last batch before it began, and the mark of that batch. It is in the store.
+//! - *A new sequencer hands out the last batch again* before it begins another one. It can't know whether that was
+//!   applied. A partition that has applied it says so again and changes nothing.
+//! - *A mark says when it is complete.* A leader keeps what it has overwritten for 1 s (or `history_ms`) and up to 64
+//!   MiB, in memory. So it may know less than a client has asked for. Its answer says from which number on it is
+//!   complete (`complete_from`), and a client chooses no number below that of any answer. A new leader knows the state
+//!   at the last batch before it began, and the mark of that batch. It is in the store.
 //! - *Exactly once.* Each key remembers the numbers of its writes by their tokens, until the client will not try them
 //!   again, or for `outcomes_ms` by the clocks of the clients (`serried_parts::Results`). A write that is tried again
 //!   may get another number. When it is applied, the key knows it, and it changes nothing. What was forgotten is not
-//!   executed. The sequencer remembers nothing. If the clock of a client is ahead of those of a majority, a refusal gets
-//!   the number, and the key remembers that.
-//! - *A leader that answers a read leads.* With several replicas, a read waits for a slot of the log that was proposed after
-//!   it had arrived. Reads that arrive together share it, and it is empty. No lease and no clock is needed.
+//!   executed. The sequencer remembers nothing. If the clock of a client is ahead of those of a majority, a refusal
+//!   gets the number, and the key remembers that.
+//! - *A leader that answers a read leads.* With several replicas, a read waits for a slot of the log that was proposed
+//!   after it had arrived. Reads that arrive together share it, and it is empty. No lease and no clock is needed.
 //!
 //! # Why it is strictly serializable
-//! Let `G(t)` be the highest number that is applied at time `t`: it is in the log of its partition. Because of *prefix*, all
-//! lower numbers are applied, too, and no higher one is. A transaction runs from `start` to `end` and reads keys of some
-//! partitions, its *read set*. It chooses `n`.
+//! Let `G(t)` be the highest number that is applied at time `t`: it is in the log of its partition. Because of
+//! *prefix*, all lower numbers are applied, too, and no higher one is. A transaction runs from `start` to `end` and
+//! reads keys of some partitions, its *read set*. It chooses `n`.
 //!
-//! - *What it returns is the state at `n`.* Let `i` be in the read set. If `n` is a mark, then all writes up to `n` that
-//!   belong to `i` are up to `highest[i]`, which is at most `last` of `i`. If `n` is `since`, they were applied before
-//!   `start`. In both cases they were applied at `i` when it answered. And its answer is complete at `n`, since
+//! - *What it returns is the state at `n`.* Let `i` be in the read set. If `n` is a mark, then all writes up to `n`
+//!   that belong to `i` are up to `highest[i]`, which is at most `last` of `i`. If `n` is `since`, they were applied
+//!   before `start`. In both cases they were applied at `i` when it answered. And its answer is complete at `n`, since
 //!   `complete_from <= n`.
 //! - *`n <= G(end)`*, because the batch of `n` was applied when some partition answered.
-//! - *It is the state at some number from `G(start)` to `G(end)`.* If `n >= G(start)`, that is clear. Otherwise, let `g` be
-//!   the highest number up to `G(start)` that is the end of a batch in the read set, say of partition `k`. If there is
-//!   none, no key of the read set was written up to `G(start)`, and nothing has to be shown. Suppose that `n < g`. `k` had
-//!   applied `g` when it answered. Its answer is complete from a number that is at most `n`, so it names the mark of
-//!   `g`. The vector of `g` is not above `last` of any partition `i`: what it counts is applied at `start`, and `i` has
-//!   answered later. So the client would have chosen `g` or more. Hence `n >= g`. Between `g` and `G(start)` nothing in
-//!   the read set was written. So the state at `n` is that at `G(start)`, for these keys.
+//! - *It is the state at some number from `G(start)` to `G(end)`.* If `n >= G(start)`, that is clear. Otherwise, let
+//!   `g` be the highest number up to `G(start)` that is the end of a batch in the read set, say of partition `k`. If
+//!   there is none, no key of the read set was written up to `G(start)`, and nothing has to be shown. Suppose that `n <
+//!   g`. `k` had applied `g` when it answered. Its answer is complete from a number that is at most `n`, so it names
+//!   the mark of `g`. The vector of `g` is not above `last` of any partition `i`: what it counts is applied at `start`,
+//!   and `i` has answered later. So the client would have chosen `g` or more. Hence `n >= g`. Between `g` and
+//!   `G(start)` nothing in the read set was written. So the state at `n` is that at `G(start)`, for these keys.
 //!
 //! Now order all operations: writes by their numbers, and a transaction behind the write with the number
 //! `max(n, G(start))`, several of them as they have begun. All orders in real time are kept:
@@ -81,17 +81,18 @@
 //! the answer to the last one.
 //!
 //! # N, O and C (004 §3.3)
-//! *N:* without replication, a leader answers at once. With several replicas it waits for a round trip inside the partition,
-//! which the paper does not consider (`confirmed_reads`). It never waits for a write. *O:* one round is enough, unless a
-//! partition keeps less than is needed: it was asked by a client that has heard of nothing for long, while another
-//! partition was asked much earlier; or its leader is new. A read is told of at most 256 batches and 256 KiB of overwritten
-//! values. *Not C:* metadata grows with the number of batches since the client has last heard of anything, times the
-//! number of partitions in the transaction. The client names these, so that the vectors have no others.
+//! *N:* without replication, a leader answers at once. With several replicas it waits for a round trip inside the
+//! partition, which the paper does not consider (`confirmed_reads`). It never waits for a write. *O:* one round is
+//! enough, unless a partition keeps less than is needed: it was asked by a client that has heard of nothing for long,
+//! while another partition was asked much earlier; or its leader is new. A read is told of at most 256 batches and 256
+//! KiB of overwritten values. *Not C:* metadata grows with the number of batches since the client has last heard of
+//! anything, times the number of partitions in the transaction. The client names these, so that the vectors have no
+//! others.
 //!
 //! # What it costs to have one batch at a time
-//! All writes of a keyspace wait for one another. A batch of another partition than the first takes two rounds in logs and
-//! one between leaders. The writes of a partition that arrive meanwhile share the next batch, so more clients write more
-//! per second, but no write is faster than that. Partitions take turns.
+//! All writes of a keyspace wait for one another. A batch of another partition than the first takes two rounds in logs
+//! and one between leaders. The writes of a partition that arrive meanwhile share the next batch, so more clients write
+//! more per second, but no write is faster than that. Partitions take turns.
 
 mod cell;
 mod coordinator;

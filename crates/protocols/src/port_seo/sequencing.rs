@@ -1,5 +1,5 @@
-//! The leader of the first partition gives numbers to writes and hands them out in batches, and the leaders of the other
-//! partitions apply them.
+//! The leader of the first partition gives numbers to writes and hands them out in batches, and the leaders of the
+//! other partitions apply them.
 
 use serried_actor::Group;
 use serried_model::NodeId;
@@ -231,8 +231,8 @@ impl Replica {
         }
     }
 
-    /// Puts the batch that has arrived into the log, or tells the sequencer that it is applied. Returns whether there may
-    /// be more to do.
+    /// Puts the batch that has arrived into the log, or tells the sequencer that it is applied. Returns whether there
+    /// may be more to do.
     pub(super) fn take_in(&mut self, cx: &mut Cx<'_>) -> bool {
         let Some(mut incoming) = self.incoming.take() else { return false };
         if incoming.batch.last() <= self.machine.partition.applied.last {

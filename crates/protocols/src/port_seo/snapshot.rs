@@ -170,7 +170,7 @@ mod tests {
             return Err(format!("{number} is after the end"));
         }
         let fits = |at: &u64| values.iter().all(|(k, found)| state(*k, *at, &writes) == *found);
-        if !ends[start + 1..=end + 1].iter().any(|at| fits(at)) {
+        if !ends[start + 1..=end + 1].iter().any(fits) {
             return Err(format!("{values:?} is no state from start to end: {ends:?}, {writes:?}"));
         }
         Ok(true)
