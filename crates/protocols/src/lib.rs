@@ -23,6 +23,7 @@ pub mod occ;
 pub mod plain;
 pub mod plain_transactions;
 pub mod port;
+pub mod port_seo;
 mod registry;
 #[cfg(feature = "rehearsal")]
 pub mod rehearsal;

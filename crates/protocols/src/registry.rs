@@ -110,6 +110,7 @@ registry! {
     ]
     Snapshots: [
         crate::port::Port,
+        crate::port_seo::PortSeo,
         crate::scylla_occ::ScyllaOcc,
         crate::eiger_port::EigerPort,
         crate::eiger::Eiger,

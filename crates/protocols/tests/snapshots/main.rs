@@ -5,6 +5,8 @@
 //! goes through more, and `SERRIED_FIRST_SEED=17 SERRIED_SEEDS=1` through a single one; `SERRIED_PROTOCOL=port`
 //! leaves out the other protocols.
 
+mod causal_mutants;
+mod cut_off;
 mod mutants;
 mod optimal;
 #[path = "../support/mod.rs"]

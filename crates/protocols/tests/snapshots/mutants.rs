@@ -1,9 +1,13 @@
 //! Protocols with something done wrong on purpose.
 
+use std::time::Duration;
+
 use serried_actor::{Group, Protocol, Settings};
 use serried_model::{Guarantee, NodeId, Snapshots};
-use serried_protocols::{Mutated, eiger, eiger_port, port, scylla_occ};
+use serried_protocols::{Mutated, port, port_seo, scylla_occ};
+use serried_sim::Scheduled;
 
+use super::cut_off::{in_turn, step_by_step};
 use super::trial::Trial;
 
 /// PORT with a mistake, and a test that finds it.
@@ -38,9 +42,17 @@ macro_rules! broken {
 }
 
 /// Whether the suite catches what is wrong with `P`.
-fn is_caught<P: Protocol<Family = Snapshots>>(crashes: bool) -> bool {
+pub(crate) fn is_caught<P: Protocol<Family = Snapshots>>(crashes: bool) -> bool {
+    is_caught_with::<P>(crashes, |_, _| Vec::new())
+}
+
+/// The same with more faults.
+fn is_caught_with<P: Protocol<Family = Snapshots>>(
+    crashes: bool,
+    more: fn(usize, Duration) -> Vec<Scheduled>,
+) -> bool {
     let caught = (0..1000).find(|&seed| {
-        let wrong = Trial { seed, crashes }.run::<P>().wrong;
+        let wrong = Trial { seed, crashes }.run_with::<P>(more).wrong;
         wrong.is_some_and(|wrong| !wrong.starts_with("the checker gave up"))
     });
     println!("{} is caught with seed {caught:?}", P::NAME);
@@ -101,127 +113,78 @@ fn a_scylla_occ_that_does_not_validate_is_caught() {
     assert!(is_caught::<DoesNotValidate>(false));
 }
 
-/// Eiger or Eiger-PORT with a mistake, and a test that finds it.
-macro_rules! broken_causal {
-    ($module:ident, $reads:ident, $mutation:ident, $crashes:literal, $test:ident) => {
-        #[test]
-        fn $test() {
-            struct Broken;
+/// PORT-SEO with a mistake, and a test that finds it.
+macro_rules! broken_seo {
+    ($name:ident, $mutation:ident, $caught:expr, $test:ident) => {
+        struct $name;
 
-            impl Protocol for Broken {
-                const NAME: &'static str = stringify!($mutation);
-                const SUMMARY: &'static str = "broken";
-                const GUARANTEE: Guarantee = Guarantee::Causal;
-                type Family = Snapshots;
-                const OFFERS: serried_model::snapshots::Offers = eiger::Eiger::OFFERS;
-                type Message = $module::Message;
-                type Coordinator = $module::Coordinator;
-                type Replica = $module::Replica;
+        impl Protocol for $name {
+            const NAME: &'static str = stringify!($name);
+            const SUMMARY: &'static str = "broken";
+            const GUARANTEE: Guarantee = Guarantee::StrictSerializable;
+            type Family = Snapshots;
+            const OFFERS: serried_model::snapshots::Offers = port_seo::PortSeo::OFFERS;
+            type Message = port_seo::Message;
+            type Coordinator = port_seo::Coordinator;
+            type Replica = port_seo::Replica;
 
-                fn coordinator(group: Group, settings: &Settings) -> $module::Coordinator {
-                    let mutation = Mutated::by($module::Mutation::$mutation);
-                    $module::Coordinator::new(group, settings, $module::Reads::$reads, mutation)
-                }
-
-                fn replica(id: NodeId, group: Group, settings: &Settings) -> $module::Replica {
-                    let mutation = Mutated::by($module::Mutation::$mutation);
-                    $module::Replica::new(id, group, settings, mutation)
-                }
+            fn coordinator(group: Group, settings: &Settings) -> port_seo::Coordinator {
+                let mutation = Mutated::by(port_seo::Mutation::$mutation);
+                port_seo::Coordinator::new(group, settings, mutation)
             }
 
-            assert!(is_caught::<Broken>($crashes));
+            fn replica(id: NodeId, group: Group, settings: &Settings) -> port_seo::Replica {
+                let mutation = Mutated::by(port_seo::Mutation::$mutation);
+                port_seo::Replica::new(id, group, settings, mutation)
+            }
+        }
+
+        #[test]
+        fn $test() {
+            assert!($caught);
         }
     };
 }
 
-broken_causal!(
-    eiger_port,
-    AtSafeTime,
-    PendingNotCounted,
-    false,
-    an_eiger_port_whose_pending_transactions_do_not_hold_the_safe_time_back_is_caught
+broken_seo!(
+    BeginsEarly,
+    NextBegunEarly,
+    is_caught::<BeginsEarly>(false),
+    a_port_seo_that_begins_a_batch_before_the_last_is_applied_is_caught
 );
-broken_causal!(
-    eiger_port,
-    AtSafeTime,
-    SearchStopsEarly,
-    false,
-    an_eiger_port_that_does_not_look_for_own_versions_below_the_latest_is_caught
+broken_seo!(
+    IgnoresVectors,
+    VectorsIgnored,
+    is_caught::<IgnoresVectors>(false),
+    a_port_seo_whose_client_chooses_the_highest_number_is_caught
 );
-broken_causal!(
-    eiger_port,
-    AtSafeTime,
-    OwnPendingIgnored,
-    true,
-    an_eiger_port_that_does_not_wait_for_what_is_pending_of_the_own_session_is_caught
+broken_seo!(
+    DoesNotConfirm,
+    ReadsNotConfirmed,
+    is_caught_with::<DoesNotConfirm>(false, in_turn),
+    a_port_seo_whose_leaders_do_not_confirm_reads_is_caught
 );
-broken_causal!(
-    eiger_port,
-    AtSafeTime,
-    SafeAsMaximum,
-    false,
-    an_eiger_port_whose_client_takes_the_highest_safe_time_is_caught
+broken_seo!(
+    DoesNotHandOutAgain,
+    NotHandedOutAgain,
+    is_caught_with::<DoesNotHandOutAgain>(false, step_by_step),
+    a_port_seo_whose_new_sequencer_does_not_hand_out_the_last_batch_again_is_caught
 );
-broken_causal!(
-    eiger_port,
-    AtSafeTime,
-    BoundForgotten,
-    true,
-    an_eiger_port_whose_new_leader_does_not_begin_at_the_bound_is_caught
+broken_seo!(
+    ExecutesAgain,
+    ExecutedAgain,
+    is_caught::<ExecutesAgain>(true),
+    a_port_seo_that_executes_a_write_again_is_caught
 );
-broken_causal!(
-    eiger_port,
-    AtSafeTime,
-    VotesIgnored,
-    false,
-    an_eiger_port_whose_coordinator_ignores_the_times_of_votes_is_caught
-);
-broken_causal!(
-    eiger_port,
-    AtSafeTime,
-    UndoneAlone,
-    true,
-    an_eiger_port_whose_cohorts_undo_without_asking_is_caught
-);
-broken_causal!(
-    eiger_port,
-    AtSafeTime,
-    OutcomesForgotten,
-    false,
-    an_eiger_port_that_does_not_remember_outcomes_is_caught
-);
-broken_causal!(
-    eiger_port,
-    AtSafeTime,
+broken_seo!(
+    SeoAcknowledgesAlone,
     AcknowledgedByLeaderAlone,
-    true,
-    an_eiger_port_whose_leader_acknowledges_what_it_alone_has_is_caught
+    is_caught::<SeoAcknowledgesAlone>(true),
+    a_port_seo_whose_leader_acknowledges_what_it_alone_has_is_caught
 );
-broken_causal!(
-    eiger_port,
-    AtSafeTime,
+broken_seo!(
+    SeoRejoinsAtOnce,
     RejoinsAtOnce,
-    true,
-    an_eiger_port_whose_replica_forgets_that_it_has_lost_its_disk_is_caught
-);
-broken_causal!(
-    eiger,
-    Optimistically,
-    PendingNotChecked,
-    false,
-    an_eiger_that_does_not_ask_about_pending_transactions_is_caught
-);
-broken_causal!(
-    eiger,
-    Optimistically,
-    CheckedWithoutClock,
-    false,
-    an_eiger_whose_coordinator_does_not_move_its_clock_when_it_is_asked_is_caught
-);
-broken_causal!(
-    eiger,
-    Optimistically,
-    VotesIgnored,
-    false,
-    an_eiger_whose_coordinator_ignores_the_times_of_votes_is_caught
+    is_caught::<SeoRejoinsAtOnce>(true),
+    a_port_seo_whose_replica_forgets_that_it_has_lost_its_disk_is_caught
 );

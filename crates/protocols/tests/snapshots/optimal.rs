@@ -9,6 +9,7 @@ use rand_pcg::Pcg64Mcg;
 use serried_actor::{Protocol, Settings, Timestamp};
 use serried_model::{Geography, Key, Snapshots};
 use serried_protocols::port::Port;
+use serried_protocols::port_seo::PortSeo;
 use serried_protocols::scylla_occ::ScyllaOcc;
 use serried_session::{ReadOnly, SnapshotOptions};
 use serried_sim::{Cluster, Configuration, Disk};
@@ -25,6 +26,8 @@ struct Costs {
     most_metadata_bytes: u32,
     /// Requests that had to wait at a server.
     blocked: u64,
+    /// Requests that had to wait until a majority had confirmed the leader.
+    confirmed: u64,
     omitted: u64,
 }
 
@@ -55,6 +58,8 @@ fn costs<P: Protocol<Family = Snapshots>>(
         cluster.spawn(client, async move {
             let mut random = Pcg64Mcg::seed_from_u64(seed ^ (client as u64) << 32);
             let key = |number: u64| Key::from(number.to_be_bytes());
+            // By then each partition has a leader.
+            session.sleep_until(Timestamp(50_000_000)).await;
             // The first request of a session asks for the clocks.
             session.read(key(0)).await.expect("nobody fails");
             while session.now() < Timestamp(1_000_000_000) {
@@ -75,6 +80,7 @@ fn costs<P: Protocol<Family = Snapshots>>(
         replicas.filter_map(|(partition, member)| cluster.gauge(partition, member, name)).sum()
     };
     let (blocked, omitted) = (sum("blocked_reads"), sum("omitted_writes"));
+    let confirmed = sum("confirmed_reads");
     drop(cluster);
     let done = Arc::into_inner(done).expect("all clients are done").into_inner().unwrap();
     Costs {
@@ -82,6 +88,7 @@ fn costs<P: Protocol<Family = Snapshots>>(
         most_rounds: done.iter().map(|read| read.rounds).max().expect("there are some"),
         most_metadata_bytes: done.iter().map(|read| read.metadata_bytes).max().unwrap_or(0),
         blocked,
+        confirmed,
         omitted,
     }
 }
@@ -115,4 +122,55 @@ fn a_read_of_port_takes_one_round_waits_for_nothing_and_needs_constant_metadata(
 fn a_read_of_scylla_occ_takes_two_rounds_or_more() {
     let costs = costs::<ScyllaOcc>(1, 1, Disk::MEMORY, Duration::from_millis(100));
     assert!(costs.most_rounds > 2, "{costs:?}");
+}
+
+#[test]
+fn a_read_of_port_seo_takes_one_round_and_waits_for_nothing_but_replicas() {
+    for (replicas, disk) in [(1, Disk::MEMORY), (1, DURABLE), (3, Disk::MEMORY), (3, DURABLE)] {
+        for seed in 0..3 {
+            let costs = costs::<PortSeo>(seed, replicas, disk, Duration::MAX);
+            println!("{replicas} replicas: {costs:?}");
+            assert!(costs.reads > 1000, "{costs:?}");
+            assert_eq!(costs.blocked, 0, "N: {costs:?}");
+            assert_eq!(costs.confirmed > 0, replicas > 1, "N: {costs:?}");
+            assert_eq!(costs.most_rounds, 1, "O: {costs:?}");
+        }
+    }
+}
+
+/// How many bytes of metadata a read of two keys needs whose client has heard of nothing for so many writes.
+fn metadata_after(writes: u64) -> u32 {
+    let geography = Geography::named("lan").unwrap();
+    let mut cluster = Cluster::<PortSeo>::new(Configuration {
+        partitions: PARTITIONS,
+        replicas: 1,
+        clients: 2,
+        geography,
+        ..Configuration::default()
+    });
+    let (reader, writer) = (cluster.keyspace(0), cluster.keyspace(1));
+    let needed: Arc<Mutex<u32>> = Arc::default();
+    let tell = needed.clone();
+    cluster.spawn(0, async move {
+        let key = |number: u64| Key::from(number.to_be_bytes());
+        let keys = || (0..KEYS).map(key).collect();
+        reader.read_only_recorded(keys()).await.expect("nobody fails");
+        for number in 0..writes {
+            writer.write(key(number % KEYS), "").await.expect("nobody fails");
+        }
+        let read = reader.read_only_recorded(keys()).await.expect("nobody fails");
+        assert_eq!(read.rounds, 1);
+        *tell.lock().unwrap() = read.metadata_bytes;
+    });
+    cluster.run_until_done(Timestamp(20_000_000_000)).expect("everything finishes");
+    *needed.lock().unwrap()
+}
+
+#[test]
+fn the_metadata_of_a_read_of_port_seo_grows_with_the_writes_that_its_client_has_not_heard_of() {
+    let [none, few, many] = [0, 50, 200].map(metadata_after);
+    println!("{none}, {few} and {many} bytes");
+    let [of_few, of_many] = [few - none, many - none];
+    assert!(of_few > 50 * u32::from(PARTITIONS), "each has a number of each partition");
+    assert!(of_many > 3 * of_few, "it is linear");
 }

@@ -13,7 +13,7 @@ use serried_history::{
 use serried_model::snapshots::VersionClocks;
 use serried_model::{Geography, Guarantee, Snapshots};
 use serried_session::SnapshotOptions;
-use serried_sim::{Cluster, Configuration, Disk, Swarm};
+use serried_sim::{Cluster, Configuration, Disk, Scheduled, Swarm};
 use serried_workload::{SnapshotLoop, SnapshotMix, attribute};
 
 use super::support;
@@ -88,6 +88,14 @@ pub(crate) struct Outcome {
 
 impl Trial {
     pub(crate) fn run<P: Protocol<Family = Snapshots>>(&self) -> Outcome {
+        self.run_with::<P>(|_, _| Vec::new())
+    }
+
+    /// Runs it with more faults, which are told how many replicas a partition has and how long faults last.
+    pub(crate) fn run_with<P: Protocol<Family = Snapshots>>(
+        &self,
+        more: impl Fn(usize, Duration) -> Vec<Scheduled>,
+    ) -> Outcome {
         let seed = self.seed;
         let choices = Choices::drawn(seed);
         let faults_last = Duration::from_millis(if choices.place == "lan" { 100 } else { 1000 });
@@ -126,7 +134,8 @@ impl Trial {
             jumps: if self.crashes { faults_last } else { Duration::ZERO },
             ..Swarm::default()
         };
-        let plan = swarm.plan(&configuration);
+        let mut plan = swarm.plan(&configuration);
+        plan.faults.extend(more(choices.replicas, faults_last));
         let configuration = plan.apply_to(configuration);
         let clients = configuration.clients;
         let mut cluster = Cluster::<P>::new(configuration);

@@ -1,0 +1,98 @@
+//! Eiger and Eiger-PORT with something done wrong on purpose. Mistakes that only a rare moment shows have tests beside the
+//! protocols' own (`frameworks/write_transactions/tests.rs`).
+
+use serried_actor::{Group, Protocol, Settings};
+use serried_model::{Guarantee, NodeId, Snapshots};
+use serried_protocols::{Mutated, eiger, eiger_port};
+
+use super::mutants::is_caught;
+
+/// Eiger or Eiger-PORT with a mistake, and a test that finds it.
+macro_rules! broken_causal {
+    ($module:ident, $reads:ident, $mutation:ident, $crashes:literal, $test:ident) => {
+        #[test]
+        fn $test() {
+            struct Broken;
+
+            impl Protocol for Broken {
+                const NAME: &'static str = stringify!($mutation);
+                const SUMMARY: &'static str = "broken";
+                const GUARANTEE: Guarantee = Guarantee::Causal;
+                type Family = Snapshots;
+                const OFFERS: serried_model::snapshots::Offers = eiger::Eiger::OFFERS;
+                type Message = $module::Message;
+                type Coordinator = $module::Coordinator;
+                type Replica = $module::Replica;
+
+                fn coordinator(group: Group, settings: &Settings) -> $module::Coordinator {
+                    let mutation = Mutated::by($module::Mutation::$mutation);
+                    $module::Coordinator::new(group, settings, $module::Reads::$reads, mutation)
+                }
+
+                fn replica(id: NodeId, group: Group, settings: &Settings) -> $module::Replica {
+                    let mutation = Mutated::by($module::Mutation::$mutation);
+                    $module::Replica::new(id, group, settings, mutation)
+                }
+            }
+
+            assert!(is_caught::<Broken>($crashes));
+        }
+    };
+}
+
+broken_causal!(
+    eiger_port,
+    AtSafeTime,
+    PendingNotCounted,
+    false,
+    an_eiger_port_whose_pending_transactions_do_not_hold_the_safe_time_back_is_caught
+);
+broken_causal!(
+    eiger_port,
+    AtSafeTime,
+    SearchStopsEarly,
+    false,
+    an_eiger_port_that_does_not_look_for_own_versions_below_the_latest_is_caught
+);
+broken_causal!(
+    eiger_port,
+    AtSafeTime,
+    SafeAsMaximum,
+    false,
+    an_eiger_port_whose_client_takes_the_highest_safe_time_is_caught
+);
+broken_causal!(
+    eiger_port,
+    AtSafeTime,
+    UndoneAlone,
+    true,
+    an_eiger_port_whose_cohorts_undo_without_asking_is_caught
+);
+broken_causal!(
+    eiger_port,
+    AtSafeTime,
+    OutcomesForgotten,
+    false,
+    an_eiger_port_that_does_not_remember_outcomes_is_caught
+);
+broken_causal!(
+    eiger_port,
+    AtSafeTime,
+    AcknowledgedByLeaderAlone,
+    true,
+    an_eiger_port_whose_leader_acknowledges_what_it_alone_has_is_caught
+);
+broken_causal!(
+    eiger,
+    Optimistically,
+    PendingNotChecked,
+    false,
+    an_eiger_that_does_not_ask_about_pending_transactions_is_caught
+);
+broken_causal!(
+    eiger,
+    Optimistically,
+    VotesIgnored,
+    false,
+    an_eiger_whose_coordinator_ignores_the_times_of_votes_is_caught
+);
