@@ -7,7 +7,9 @@ use std::time::Duration;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use serried_actor::{Protocol, Settings, Timestamp};
-use serried_model::{Geography, Key, Snapshots};
+use serried_model::{Geography, Key, Snapshots, Value, Write};
+use serried_protocols::eiger::Eiger;
+use serried_protocols::eiger_port::EigerPort;
 use serried_protocols::port::Port;
 use serried_protocols::port_seo::PortSeo;
 use serried_protocols::scylla_occ::ScyllaOcc;
@@ -16,6 +18,8 @@ use serried_sim::{Cluster, Configuration, Disk};
 
 const KEYS: u64 = 20;
 const READ: usize = 5;
+/// How many keys a write transaction writes.
+const WRITTEN: u64 = 3;
 const PARTITIONS: u16 = 4;
 
 /// What read-only transactions have cost.
@@ -63,6 +67,16 @@ fn costs<P: Protocol<Family = Snapshots>>(
             // The first request of a session asks for the clocks.
             session.read(key(0)).await.expect("nobody fails");
             while session.now() < Timestamp(1_000_000_000) {
+                if random.random_bool(0.3) && session.has_write_transactions() {
+                    let first = random.random_range(0..KEYS - WRITTEN);
+                    let write = |number: u64| Write {
+                        key: key(number),
+                        value: Some(Value::from(number.to_string())),
+                    };
+                    let writes = (first..first + WRITTEN).map(write);
+                    session.write_all(writes).await.expect("nobody fails");
+                    continue;
+                }
                 if random.random_bool(0.3) {
                     let number = random.random_range(0..KEYS);
                     session.write(key(number), number.to_string()).await.expect("nobody fails");
@@ -116,6 +130,33 @@ fn a_read_of_port_takes_one_round_waits_for_nothing_and_needs_constant_metadata(
             }
         }
     }
+}
+
+/// A request has at most four versionstamps or numbers of sessions, and an answer two and one for each key.
+const MOST_METADATA_OF_EIGER_PORT: u32 = 10 * (6 * PARTITIONS as u32 + READ as u32);
+
+#[test]
+fn a_read_of_eiger_port_takes_one_round_waits_for_nothing_and_needs_constant_metadata() {
+    for (replicas, disk) in [(1, Disk::MEMORY), (1, DURABLE), (3, Disk::MEMORY), (3, DURABLE)] {
+        for freshness in [Duration::from_millis(5), Duration::from_millis(100), Duration::MAX] {
+            for seed in 0..3 {
+                let costs = costs::<EigerPort>(seed, replicas, disk, freshness);
+                println!("{replicas} replicas, {freshness:?}: {costs:?}");
+                assert!(costs.reads > 1000, "{costs:?}");
+                assert_eq!(costs.blocked, 0, "N: {costs:?}");
+                assert_eq!(costs.most_rounds, 1, "O: {costs:?}");
+                assert!(costs.most_metadata_bytes <= MOST_METADATA_OF_EIGER_PORT, "C: {costs:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_read_of_eiger_takes_three_rounds_and_more_metadata_under_contention() {
+    let costs = costs::<Eiger>(1, 1, Disk::MEMORY, Duration::from_millis(100));
+    assert_eq!(costs.most_rounds, 3, "{costs:?}");
+    let of_port = self::costs::<EigerPort>(1, 1, Disk::MEMORY, Duration::from_millis(100));
+    assert!(costs.most_metadata_bytes > of_port.most_metadata_bytes, "{costs:?} {of_port:?}");
 }
 
 #[test]

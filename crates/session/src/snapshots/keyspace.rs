@@ -291,7 +291,8 @@ impl SnapshotKeyspace {
     /// Tries a write again that failed with [`SnapshotError::Unknown`], with the token of that error. It then takes effect
     /// exactly once, unless the keyspace promises nothing. It must be the same write. Any session of any client may try
     /// it, until one was told its outcome. What this session does afterwards comes after the write. It may come before
-    /// what this session has done.
+    /// what this session has done. [`SnapshotError::Unavailable`] then says that the write has not taken effect and
+    /// never will with this token, if the keyspace has write transactions.
     ///
     /// # Errors
     /// [`SnapshotError::Forgotten`] if it is too late to try again, or the token is one of a keyspace with another
@@ -381,7 +382,12 @@ impl SnapshotKeyspace {
         Err(match (answer.outcome, named) {
             (Some(Outcome::Written(Written { stamp, omitted, shown })), _) => {
                 self.saw(shown);
+                let is_of_another = matches!(
+                    named, Some(WriteToken::OfSession(_, session)) if session != self.number
+                );
                 match self.is_safe() {
+                    // It is no write of this session, which so can read it only when it is safe.
+                    true if is_of_another => self.clock().adopt(stamp),
                     true => self.clock().wrote(stamp),
                     false => self.clock().adopt(shown.map_or(Versionstamp::ZERO, |(_, at)| at)),
                 }
@@ -389,6 +395,8 @@ impl SnapshotKeyspace {
             }
             (Some(Outcome::ClockSkew { ahead_us }), _) => SnapshotError::ClockSkew { ahead_us },
             (Some(Outcome::Forgotten), Some(token)) => SnapshotError::Forgotten { key, token },
+            // With safe clocks, whoever tries it finds out the same.
+            (Some(Outcome::NoEffect), Some(_)) if self.is_safe() => unavailable(),
             // Another try may have taken effect, even if this one has not.
             (Some(Outcome::Unknown), Some(token)) => {
                 SnapshotError::Unknown { key, keys, token, deadline }

@@ -40,9 +40,11 @@
 //! transaction then refuses it for good, in its log, and the coordinator undoes it. So a transaction always commits
 //! unless its client stops.
 //!
-//! If a majority of the coordinator's replicas is down, its cohorts wait: only the coordinator can know whether the
-//! transaction was acknowledged. The safe times of these cohorts stand still in the meantime, and other sessions read
-//! older and older states. What is older than that is readable, and new transactions commit.
+//! If a majority of the replicas of a participant is down, the others wait: only the coordinator can know whether the
+//! transaction was acknowledged, and it needs all votes. Their safe times stand still in the meantime. New transactions
+//! of other partitions commit. With Eiger-PORT, whose clients read as of what all partitions have reached, everything
+//! is read as of the time when the partition failed, and what was overwritten since then is kept for these reads, up to
+//! 64 MiB a partition.
 //!
 //! # Exactly once
 //! A transaction has the versionstamp with which it was requested, and the number of its session. Participants remember

@@ -51,6 +51,9 @@ impl Replica {
         let Request::Read { keys, .. } = &client.request else { return };
         self.counts.reads += 1;
         cx.charge(keys.len());
+        if let Some(serving) = &mut self.machine.serving {
+            serving.read_at(at);
+        }
         let is_own = |version: &Version| version.session == session && version.commit <= written;
         let stops_early = self.mutation.is(Mutation::SearchStopsEarly);
         let mut all = Vec::with_capacity(keys.len());

@@ -40,6 +40,10 @@ pub(super) struct Serving {
     pub(super) open: BTreeMap<TransactionId, Open>,
     pub(super) overwritten: Overwritten,
     pub(super) horizon: Horizon,
+    /// The earliest times as of which was read lately: since the last change of these, and between the last two. And
+    /// when they were changed.
+    read_at: [Versionstamp; 2],
+    read_since: Timestamp,
     ahead: Duration,
     kept_for: Duration,
     mutation: Mutated<Mutation>,
@@ -65,6 +69,8 @@ impl Serving {
             open: BTreeMap::new(),
             overwritten: Overwritten::default(),
             horizon: Horizon::new(Duration::from_millis(settings.outcomes_ms)),
+            read_at: [Versionstamp(u64::MAX); 2],
+            read_since: now,
             ahead: ahead(settings),
             kept_for: KEPT_FOR.max(Duration::from_millis(settings.history_ms)),
             mutation,
@@ -180,10 +186,22 @@ impl Serving {
         self.pending.len()
     }
 
-    /// Forgets old versions. Those that can be read as of the safe time are kept.
+    /// A client reads as of this, and perhaps will again.
+    pub(super) fn read_at(&mut self, at: Versionstamp) {
+        self.read_at[0] = self.read_at[0].min(at);
+    }
+
+    /// Forgets old versions. Those that can be read as of the safe time are kept, and those that were read lately: the
+    /// safe time of another partition may stand still.
     pub(super) fn expire(&mut self, bound: Versionstamp, now: Timestamp) {
         let Clock { shown, safe } = self.clock(bound, now);
-        self.overwritten.expire(shown.min(safe).before(self.kept_for));
+        if now.since(self.read_since) >= self.kept_for {
+            self.read_at = [Versionstamp(u64::MAX), self.read_at[0]];
+            self.read_since = now;
+        }
+        let [one, other] = self.read_at;
+        let before = shown.min(safe).before(self.kept_for);
+        self.overwritten.expire(before.min(one).min(other));
         self.horizon.sample(shown, now);
     }
 }
