@@ -41,6 +41,8 @@ pub(super) struct Partition {
     pub(super) bound: Versionstamp,
     /// Outcomes of transactions that were requested up to this are forgotten.
     pub(super) horizon: Versionstamp,
+    /// Transactions that were requested up to this, and are not known, are refused.
+    pub(super) refused: Versionstamp,
 }
 
 /// How far a transaction is.

@@ -46,10 +46,10 @@ impl Horizon {
         self.before(self.kept_for, now)
     }
 
-    /// Transactions that were requested up to this are not accepted. Others are remembered for half of the time at
-    /// least.
-    pub(super) fn refused(&self, now: Timestamp) -> Versionstamp {
-        self.before(self.kept_for / 2, now).unwrap_or_default()
+    /// Transactions that were requested up to this are not accepted from now on. Others are remembered for half of the
+    /// time at least, and less only by the time that it takes to put this into the log.
+    pub(super) fn refused(&self, now: Timestamp) -> Option<Versionstamp> {
+        self.before(self.kept_for / 2, now)
     }
 }
 
@@ -72,7 +72,7 @@ mod tests {
                     !is_forgotten
                 });
             }
-            accepted.push((now, horizon.refused(now).next()));
+            accepted.push((now, horizon.refused(now).unwrap_or_default().next()));
             now = now + Duration::from_millis(100);
             shown = shown.after(Duration::from_millis(100));
             if step % 333 == 7 {

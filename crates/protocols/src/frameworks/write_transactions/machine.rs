@@ -1,6 +1,6 @@
 //! The state machine of a replica: its keys, and the transactions that it takes part in.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serried_actor::{Context, Settings, Store, Timestamp};
 use serried_model::{Key, Versionstamp, Write};
@@ -42,6 +42,8 @@ pub(super) struct Machine {
     /// The partition has changed since it was last put among the cells. The record at this position is the first that is
     /// needed to replay that.
     changed_at: Option<u64>,
+    /// While the state of another replica is copied: the transactions that it has not shown. It may have forgotten them.
+    not_shown: BTreeSet<TransactionId>,
     /// All transactions that are remembered.
     pub(super) transactions: BTreeMap<TransactionId, Transaction>,
     /// The highest commit time, as far as this replica has applied it itself.
@@ -64,6 +66,7 @@ impl Machine {
             cells: Cells::new(settings.resident_keys),
             partition: Partition::default(),
             changed_at: None,
+            not_shown: BTreeSet::new(),
             transactions: BTreeMap::new(),
             written: Versionstamp::ZERO,
             ballot: None,
@@ -165,6 +168,15 @@ impl Machine {
         }
     }
 
+    /// An entry is applied. If a copy came before it, the copy is complete if the entry is not part of it. Otherwise it was
+    /// given up, and the log goes on where it was.
+    fn end_copy(&mut self, is_new: bool, store: &mut dyn Store) {
+        for id in core::mem::take(&mut self.not_shown).into_iter().filter(|_| is_new) {
+            self.transactions.remove(&id);
+            self.cells.forget(&name_of_transaction(id), store);
+        }
+    }
+
     /// Forgets outcomes that are old enough. Each is forgotten everywhere at the same entry of the log.
     fn forget(&mut self, store: &mut dyn Store) {
         let last = match self.mutation.is(Mutation::OutcomesForgotten) {
@@ -227,7 +239,7 @@ impl Machine {
         id: TransactionId,
         commit: Option<Versionstamp>,
         writes: &[Write],
-        (position, is_new): (u64, bool),
+        position: u64,
         cx: &mut Context<'_, Replica>,
     ) {
         let (now, own) = (cx.now(), cx.id().partition());
@@ -241,10 +253,9 @@ impl Machine {
                 }
                 prepared = writes.clone();
             }
-            // It is replayed, and the state has it already.
-            Some(Transaction::Decided { untold: left, .. }) if !is_new => untold = left.clone(),
-            _ if is_new => return,
-            _ => {}
+            // It is replayed, and the state of the transaction is later than those of keys.
+            Some(Transaction::Decided { untold: left, .. }) => untold = left.clone(),
+            None => {}
         }
         if let Some(commit) = commit {
             self.install(id, commit, writes, position, cx.store());
@@ -259,6 +270,7 @@ impl StateMachine<Replica> for Machine {
         let Chosen { position, entry, led_in, .. } = chosen;
         let Some(led) = entry else { return };
         let is_new = self.partition.last.apply(chosen.slot, led);
+        self.end_copy(is_new, cx.store());
         self.changed_at.get_or_insert(position);
         let is_own = led_in.is_some() && led_in == self.ballot && Some(led.by) == led_in;
         let now = cx.now();
@@ -272,8 +284,9 @@ impl StateMachine<Replica> for Machine {
                     self.take_up(before, now);
                 }
             }
-            Entry::Bound { bound, horizon } => {
+            Entry::Bound { bound, horizon, refused } => {
                 if is_new {
+                    self.partition.refused = self.partition.refused.max(*refused);
                     self.partition.bound = self.partition.bound.max(*bound);
                     self.partition.horizon = self.partition.horizon.max(*horizon);
                 }
@@ -316,7 +329,7 @@ impl StateMachine<Replica> for Machine {
                 if let Some(commit) = commit.filter(|_| is_new) {
                     self.raise(commit);
                 }
-                self.decide(*id, *commit, writes, (position, is_new), cx);
+                self.decide(*id, *commit, writes, position, cx);
                 if self.mutation.is(Mutation::OutcomesForgotten) {
                     self.forget(cx.store());
                 }
@@ -370,19 +383,19 @@ impl StateMachine<Replica> for Machine {
                 }
                 // Transactions that the other has forgotten must not come back. It shows those that it knows.
                 if partition.last.is_after(own.last) {
-                    for id in core::mem::take(&mut self.transactions).into_keys() {
-                        self.cells.forget(&name_of_transaction(id), store);
-                    }
+                    self.not_shown = self.transactions.keys().copied().collect();
                 }
                 self.partition = Partition {
                     bound: own.bound.max(partition.bound),
                     horizon: own.horizon.max(partition.horizon),
+                    refused: own.refused.max(partition.refused),
                     ..*partition
                 };
                 self.changed_at = None;
                 self.cells.put(name, Cell::Partition(self.partition), store);
             }
             (Cell::Transaction(transaction), false, Some(id)) => {
+                self.not_shown.remove(&id);
                 let own = self.transactions.get(&id).map(Transaction::stage);
                 if own > Some(transaction.stage()) {
                     return true;

@@ -283,6 +283,8 @@ pub enum Entry {
         bound: Versionstamp,
         /// The horizon.
         horizon: Versionstamp,
+        /// Transactions that were requested up to this, and are not known, are refused from now on.
+        refused: Versionstamp,
     },
     /// A transaction that has this partition alone.
     Write {

@@ -1,5 +1,7 @@
 //! Two-phase commit: what leaders of different partitions tell each other.
 
+use core::time::Duration;
+
 use serried_model::{NodeId, Versionstamp};
 
 use super::Mutation;
@@ -9,6 +11,12 @@ use super::replica::{Cx, QUEUED_AT_MOST, Replica};
 
 /// After how many periods without news a transaction is overdue. Its client has sent it again by then, if it lives.
 const OVERDUE_AFTER: u32 = 4;
+
+/// After how many periods the coordinator undoes a transaction for which it has not got all votes.
+const UNDONE_AFTER: u32 = 16;
+
+/// After how many periods the leader of a partition that does not answer is looked for again.
+const LOOKED_FOR_AFTER: u32 = 2;
 
 /// How many transactions an entry of the log finishes at most.
 const FINISHED_AT_ONCE: usize = 1024;
@@ -86,7 +94,8 @@ impl Replica {
         let Some(serving) = self.machine.serving.as_mut() else { return };
         let Some(open) = serving.open.get_mut(&id).filter(|open| !open.is_deciding) else { return };
         let writes = if commit.is_some() { writes.clone() } else { Vec::new() };
-        open.is_deciding = self.log.propose_led(Entry::Decide { id, commit, writes }, cx).is_some();
+        open.is_deciding = true;
+        self.propose(Entry::Decide { id, commit, writes }, cx);
     }
 
     /// Refuses a transaction that is not prepared here, and then handles what another leader has sent again.
@@ -102,10 +111,9 @@ impl Replica {
             }
             return;
         }
-        if self.refusing.len() < QUEUED_AT_MOST
-            && self.log.propose_led(Entry::Refuse(id), cx).is_some()
-        {
+        if self.refusing.len() < QUEUED_AT_MOST {
             self.refusing.insert(id, vec![(from, peer)]);
+            self.propose(Entry::Refuse(id), cx);
         }
     }
 
@@ -137,6 +145,12 @@ impl Replica {
         let partition = from.partition();
         match peer {
             Peer::Vote { id, pending, overdue } => match self.machine.transactions.get(&id) {
+                // Clients that name different coordinators to different participants get nowhere.
+                Some(Transaction::Prepared { participants, .. })
+                    if participants[0] != cx.id().partition() =>
+                {
+                    Self::send_peer(from, Peer::Undo(id), cx);
+                }
                 Some(Transaction::Prepared { .. }) => self.on_vote(id, partition, pending, cx),
                 Some(Transaction::Decided { commit, .. }) => {
                     Self::send_peer(from, Self::decision(id, *commit), cx);
@@ -165,8 +179,9 @@ impl Replica {
                     let pending = *pending;
                     Self::send_peer(from, Peer::Vote { id, pending, overdue: false }, cx);
                 }
-                Some(Transaction::Decided { commit: Some(_), .. }) => {}
-                Some(Transaction::Decided { commit: None, .. }) => {
+                // If it has committed here, then not by whoever asks, who has not decided: a client has named other
+                // participants to this partition.
+                Some(Transaction::Decided { .. }) => {
                     Self::send_peer(from, Peer::Refused(id), cx);
                 }
                 None if self.is_past(id) => Self::send_peer(from, Peer::Refused(id), cx),
@@ -215,10 +230,6 @@ impl Replica {
         let late = serving.open.iter().filter(|(_, open)| now.since(open.since) >= period);
         let late: Vec<_> = late.map(|(id, open)| (*id, now.since(open.since))).collect();
         let mut finished = Vec::new();
-        // Who did not answer perhaps does not lead any more.
-        if !late.is_empty() {
-            self.leaders.clear();
-        }
         for (id, age) in late {
             let overdue = age >= period * OVERDUE_AFTER;
             match self.machine.transactions.get(&id) {
@@ -229,36 +240,57 @@ impl Replica {
                             self.decide(id, None, cx);
                             continue;
                         }
-                        self.tell(participants[0], Peer::Vote { id, pending, overdue }, cx);
+                        let coordinator = participants[0];
+                        self.look_for(coordinator, age);
+                        self.tell(coordinator, Peer::Vote { id, pending, overdue }, cx);
                         continue;
                     }
                     let serving = self.machine.serving.as_ref();
                     let votes = serving.and_then(|s| s.open.get(&id)).map(|open| &open.votes);
-                    for cohort in participants.iter().filter(|_| overdue) {
-                        if !votes.is_some_and(|votes| votes.contains_key(cohort)) {
-                            self.tell(*cohort, Peer::Ask(id), cx);
-                        }
+                    let has_not_voted =
+                        |cohort: &&u16| !votes.is_some_and(|votes| votes.contains_key(cohort));
+                    let missing: Vec<u16> =
+                        participants.iter().filter(has_not_voted).copied().collect();
+                    if !missing.is_empty() && age >= period * UNDONE_AFTER {
+                        self.decide(id, None, cx);
+                        continue;
                     }
-                    self.decide_if_voted(id, cx);
+                    for cohort in missing.into_iter().filter(|_| overdue) {
+                        self.look_for(cohort, age);
+                        self.tell(cohort, Peer::Ask(id), cx);
+                    }
                 }
                 Some(Transaction::Decided { untold, .. }) => {
                     let serving = self.machine.serving.as_ref();
                     let told = serving.and_then(|s| s.open.get(&id)).map(|open| &open.told);
                     let are_told =
                         told.is_some_and(|told| untold.iter().all(|cohort| told.contains(cohort)));
-                    match are_told {
-                        true => finished.push(id),
-                        false => self.tell_decision(id, cx),
+                    if are_told {
+                        finished.push(id);
+                        continue;
                     }
+                    for cohort in untold.clone() {
+                        self.look_for(cohort, age);
+                    }
+                    self.tell_decision(id, cx);
                 }
                 // It is in the log, and not applied yet.
                 None => {}
             }
         }
-        finished.truncate(FINISHED_AT_ONCE);
-        if !finished.is_empty() {
-            self.log.propose_led(Entry::Finish(finished), cx);
+        // If there are decisions that wait for room, it is not the time for this.
+        for finished in finished.chunks(FINISHED_AT_ONCE) {
+            if self.stalled.is_empty() {
+                self.log.propose_led(Entry::Finish(finished.to_vec()), cx);
+            }
         }
         self.ask_again(cx);
+    }
+
+    /// A partition has not answered for so long: perhaps another replica leads there now.
+    fn look_for(&mut self, partition: u16, age: Duration) {
+        if age >= self.period() * LOOKED_FOR_AFTER {
+            self.leaders.remove(&partition);
+        }
     }
 }

@@ -139,6 +139,11 @@ impl Replica {
         if asked.is_empty() {
             return self.finish_read_at(&client, &asked, cx);
         }
+        let is_repeated =
+            |it: &Checking| (it.client.node, it.client.number) == (client.node, client.number);
+        if self.checking.values().any(is_repeated) {
+            return;
+        }
         if self.checking.len() >= QUEUED_AT_MOST || asked.len() >= 1 << PLACE_BITS {
             return;
         }
@@ -166,9 +171,6 @@ impl Replica {
         let (now, period) = (cx.now(), self.period());
         let late = self.checking.iter().filter(|(_, it)| now.since(it.since) >= period);
         let late: Vec<_> = late.map(|(number, it)| (*number, it.client.request.clone())).collect();
-        if !late.is_empty() {
-            self.leaders.clear();
-        }
         for (number, request) in late {
             if let Request::ReadAt { at, .. } = request {
                 self.ask(number, at, cx);
@@ -232,6 +234,23 @@ impl Replica {
         self.finish_read_at(&client, &asked, cx);
     }
 
+    /// A transaction is decided here: reads that wait for news of it have it.
+    pub(super) fn end_checks(&mut self, id: TransactionId, cx: &mut Cx<'_>) {
+        let mut ready = Vec::new();
+        for (number, checking) in &mut self.checking {
+            let Some((_, answer)) = checking.asked.get_mut(&id) else { continue };
+            *answer = Some(None);
+            if checking.asked.values().all(|(_, answer)| answer.is_some()) {
+                ready.push(*number);
+            }
+        }
+        for number in ready {
+            if let Some(Checking { client, asked, .. }) = self.checking.remove(&number) {
+                self.finish_read_at(&client, &asked, cx);
+            }
+        }
+    }
+
     /// Answers when it is known which pending transactions have committed at `at` or before.
     fn finish_read_at(
         &mut self,
@@ -251,10 +270,12 @@ impl Replica {
             };
             for (id, (_, answer)) in asked {
                 let Some(commit) = answer.flatten().filter(|commit| commit <= at) else { continue };
-                // If it is decided here since then, its version was found.
-                let Some(Transaction::Prepared { writes, .. }) = self.machine.transactions.get(id)
-                else {
-                    continue;
+                let writes = match self.machine.transactions.get(id) {
+                    Some(Transaction::Prepared { writes, .. }) => writes,
+                    // Its version was found.
+                    Some(Transaction::Decided { .. }) => continue,
+                    // It has committed, and is not prepared here: this leader was deposed. The client asks again.
+                    None => return,
                 };
                 let write = writes.iter().find(|write| write.key == *key);
                 if let Some(Write { value, .. }) = write.filter(|_| commit > version.commit) {

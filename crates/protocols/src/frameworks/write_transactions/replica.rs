@@ -46,7 +46,7 @@ pub struct Replica {
     leads: Option<Ballot>,
     /// Whether its first entry is proposed.
     has_begun: bool,
-    /// The bound and the horizon that were proposed last.
+    /// The bound, and what is refused, that were proposed last.
     proposed: (Versionstamp, Versionstamp),
     /// By partition, the leader, as far as this one knows.
     pub(super) leaders: BTreeMap<u16, NodeId>,
@@ -61,6 +61,8 @@ pub struct Replica {
     /// Reads that wait for answers of coordinators.
     pub(super) checking: BTreeMap<u64, Checking>,
     pub(super) last_check: u64,
+    /// Decisions for which the log had no room. They come before requests.
+    pub(super) stalled: VecDeque<Entry>,
     pub(super) group: Group,
     settings: Settings,
     write_back: WriteBack,
@@ -141,6 +143,7 @@ impl Replica {
             early: BTreeMap::new(),
             checking: BTreeMap::new(),
             last_check: 0,
+            stalled: VecDeque::new(),
             group,
             settings: *settings,
             write_back: WriteBack::default(),
@@ -274,7 +277,7 @@ impl Replica {
             self.answer_decided(to, *commit, cx);
             return None;
         }
-        let horizon = self.machine.partition.horizon;
+        let refused = self.machine.partition.refused.max(self.machine.partition.horizon);
         let serving = self.machine.serving.as_mut()?;
         if let Some(open) = serving.open.get_mut(&id) {
             if !open.clients.contains(&to) && open.clients.len() < QUEUED_AT_MOST {
@@ -286,7 +289,8 @@ impl Replica {
         if self.refusing.contains_key(&id) || serving.open.len() >= OPEN_AT_MOST {
             return None;
         }
-        if id.requested <= horizon.max(serving.horizon.refused(now)) {
+        // Whoever leads refuses it, since the log says so.
+        if id.requested <= refused {
             let clock = self.clock(cx);
             Self::answer(to, Answer::Outdated { clock }, cx);
             // It never will be prepared here.
@@ -305,7 +309,7 @@ impl Replica {
                 Entry::Prepare { id, participants, pending: stamp, writes }
             }
         };
-        if self.log.propose_led(entry, cx).is_none() {
+        if !self.stalled.is_empty() || self.log.propose_led(entry, cx).is_none() {
             return Some(client);
         }
         self.counts.writes += 1;
@@ -324,15 +328,17 @@ impl Replica {
         let Some(serving) = self.machine.serving.as_ref() else { return };
         let partition = self.machine.partition;
         let bound = partition.bound.max(self.proposed.0);
-        let known = partition.horizon.max(self.proposed.1);
-        let horizon = serving.horizon.forgotten(cx.now()).unwrap_or_default().max(known);
+        let known = partition.refused.max(self.proposed.1);
+        let samples = &serving.horizon;
+        let refused = samples.refused(cx.now()).unwrap_or_default().max(known);
+        let horizon = samples.forgotten(cx.now()).unwrap_or_default().max(partition.horizon);
         let wanted = serving.bound_wanted(bound, cx.now());
-        if wanted.is_none() && horizon == known {
+        if wanted.is_none() && refused == known {
             return;
         }
         let bound = wanted.unwrap_or(bound);
-        if self.log.propose_led(Entry::Bound { bound, horizon }, cx).is_some() {
-            self.proposed = (bound, horizon);
+        if self.log.propose_led(Entry::Bound { bound, horizon, refused }, cx).is_some() {
+            self.proposed = (bound, refused);
         }
     }
 
@@ -341,6 +347,7 @@ impl Replica {
         match event {
             Event::Prepared(id) => self.on_prepared(id, cx),
             Event::Decided(id) => {
+                self.end_checks(id, cx);
                 if let Some(waiting) = self.refusing.remove(&id) {
                     waiting.into_iter().for_each(|(from, peer)| self.on_peer(from, peer, cx));
                 }
@@ -399,6 +406,7 @@ impl Replica {
             self.postponed.clear();
             self.early.clear();
             self.checking.clear();
+            self.stalled.clear();
         }
         if leads.is_none() {
             return self.pass_on(cx);
@@ -416,7 +424,8 @@ impl Replica {
                 self.on_event(event, cx);
                 has_handled = true;
             }
-            let mut queued = self.queue.len();
+            has_handled |= self.propose_stalled(cx);
+            let mut queued = if self.stalled.is_empty() { self.queue.len() } else { 0 };
             loop {
                 let next = self.released.pop_front();
                 let is_released = next.is_some();
@@ -436,6 +445,25 @@ impl Replica {
                 return;
             }
         }
+    }
+
+    /// Puts a decision into the log, at once or as soon as there is room.
+    pub(super) fn propose(&mut self, entry: Entry, cx: &mut Cx<'_>) {
+        self.stalled.push_back(entry);
+        self.propose_stalled(cx);
+    }
+
+    /// Puts decisions into the log that wait for room. Returns whether any was.
+    fn propose_stalled(&mut self, cx: &mut Cx<'_>) -> bool {
+        let mut has_proposed = false;
+        while let Some(entry) = self.stalled.front() {
+            if self.log.propose_led(entry.clone(), cx).is_none() {
+                break;
+            }
+            self.stalled.pop_front();
+            has_proposed = true;
+        }
+        has_proposed
     }
 
     /// Passes requests that wait to the leader, if one is known.
@@ -478,6 +506,8 @@ impl Actor for Replica {
     type Output = ();
 
     fn on_start(&mut self, cx: &mut Cx<'_>) {
+        // Answers to questions of a former run must not answer others.
+        self.last_check = cx.draw() >> 20;
         self.machine.load(cx.store());
         self.log.on_start(&mut self.machine, cx);
         self.after_log(cx);
@@ -556,6 +586,8 @@ impl Actor for Replica {
                 }
                 if self.is_serving() {
                     self.raise_bound(cx);
+                    // The bound may be higher because of other entries.
+                    self.on_event(Event::Raised, cx);
                     self.after_log(cx);
                 }
                 self.machine.keep_partition(cx.store());

@@ -67,7 +67,7 @@ impl Serving {
             of_sessions: BTreeSet::new(),
             of_keys: Map::default(),
             open: BTreeMap::new(),
-            overwritten: Overwritten::default(),
+            overwritten: Overwritten::new(begun_at),
             horizon: Horizon::new(Duration::from_millis(settings.outcomes_ms)),
             read_at: [Versionstamp(u64::MAX); 2],
             read_since: now,
@@ -170,10 +170,11 @@ impl Serving {
         }
     }
 
-    /// Whether a transaction of this session is pending here since before `written`.
+    /// Whether a transaction of this session is pending here that may have committed up to `written`. One that has this
+    /// partition alone commits at its pending time.
     pub(super) fn has_own(&self, session: u64, written: Versionstamp) -> bool {
         let from = (session, Versionstamp::ZERO);
-        self.of_sessions.range(from..(session, written)).next().is_some()
+        self.of_sessions.range(from..=(session, written)).next().is_some()
     }
 
     /// The transactions that are pending at a key, with their pending times.

@@ -283,10 +283,13 @@ fn new_leaders_finish_what_former_ones_have_begun() {
         };
         send(&mut net, 0, 1, part(id(9), 0, "a"));
         send(&mut net, 1, 2, part(id(9), 1, "a"));
-        while let Some(envelope) = net.network.pop_front() {
-            if !is_peer(&envelope, lost) {
-                net.deliver(envelope);
+        for _ in 0..5 {
+            while let Some(envelope) = net.network.pop_front() {
+                if !is_peer(&envelope, lost) {
+                    net.deliver(envelope);
+                }
             }
+            net.ids().into_iter().for_each(|id| net.fire_due(id));
         }
         let former = leader(&net, crashed);
         net.crash(former);

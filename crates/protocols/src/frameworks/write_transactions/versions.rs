@@ -33,6 +33,11 @@ fn size(key: &Key, version: &Version) -> usize {
 }
 
 impl Overwritten {
+    /// None yet. Versions that were overwritten up to `complete_from` are not known.
+    pub(super) fn new(complete_from: Versionstamp) -> Overwritten {
+        Overwritten { complete_from, ..Overwritten::default() }
+    }
+
     /// Adds a version of `key`, which another one overwrites at `at` that is the latest.
     pub(super) fn add(&mut self, key: &Key, version: Version, latest: Versionstamp) {
         let versions = self.versions.get_or_default(key);

@@ -4,10 +4,11 @@ mod known;
 mod reading;
 mod writing;
 
+use core::time::Duration;
 use std::collections::BTreeMap;
 
 use serried_actor::{Actor, Context, Coordinate, Group, Settings};
-use serried_model::snapshots::{Operation, Outcome, Output};
+use serried_model::snapshots::{Operation, Outcome, Output, Written};
 use serried_model::{Key, NodeId, Snapshots, TxnId};
 use serried_parts::patience_with_leader;
 
@@ -17,6 +18,9 @@ use crate::Mutated;
 use known::Known;
 use reading::Reading;
 use writing::Writing;
+
+/// How long a read waits before it tries again, if what it has to read is not kept any more.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// How a client reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,6 +55,8 @@ struct Sent {
     partition: u16,
     request: Request,
     repeated: u32,
+    /// It is sent when its timer goes off.
+    waits: bool,
 }
 
 /// An operation under way.
@@ -102,8 +108,22 @@ impl Coordinator {
     fn send(&mut self, txn: Option<TxnId>, partition: u16, request: Request, cx: &mut Cx<'_>) {
         self.last_number += 1;
         let number = self.last_number;
-        self.requests.insert(number, Sent { txn, partition, request, repeated: 0 });
+        self.requests.insert(number, Sent { txn, partition, request, repeated: 0, waits: false });
         self.transmit(number, cx);
+    }
+
+    /// Asks for the clocks of all partitions after a pause, as part of an operation.
+    fn ask_for_clocks_later(&mut self, txn: TxnId, cx: &mut Cx<'_>) {
+        let Some(running) = self.operations.get_mut(&txn) else { return };
+        running.rounds += 1;
+        running.open = usize::from(self.group.partitions());
+        for partition in 0..self.group.partitions() {
+            self.last_number += 1;
+            let request = Request::ReadClock;
+            let sent = Sent { txn: Some(txn), partition, request, repeated: 0, waits: true };
+            self.requests.insert(self.last_number, sent);
+            cx.set_timer(Timer(self.last_number), PAUSE);
+        }
     }
 
     fn transmit(&mut self, number: u64, cx: &mut Cx<'_>) {
@@ -219,6 +239,9 @@ impl Actor for Coordinator {
 
     fn on_timer(&mut self, Timer(number): Timer, cx: &mut Cx<'_>) {
         let Some(sent) = self.requests.get_mut(&number) else { return };
+        if core::mem::take(&mut sent.waits) {
+            return self.transmit(number, cx);
+        }
         // It may not lead any more.
         self.leaders.remove(&sent.partition);
         if sent.txn.is_none_or(|txn| !self.operations.contains_key(&txn)) {
@@ -255,6 +278,9 @@ impl Coordinate<Snapshots> for Coordinator {
             Operation::GiveUp => {
                 let Some(running) = self.operations.remove(&txn) else { return };
                 let outcome = match running.task {
+                    Task::Write(Writing { commit: Some(commit), .. }) => {
+                        Outcome::Written(Written { stamp: commit, omitted: false, shown: None })
+                    }
                     Task::Write(writing) if writing.has_begun() => Outcome::Unknown,
                     Task::Read(_) if running.rounds > 3 => {
                         Outcome::Contended { rounds: running.rounds }

@@ -155,7 +155,7 @@ impl Coordinator {
             // The safe times that are known are too old.
             reading.restart();
             reading.stage = Stage::Clocks;
-            return self.begin_round(txn, Self::clocks(all), cx);
+            return self.ask_for_clocks_later(txn, cx);
         }
         if !unknown.is_empty() {
             reading.stage = Stage::Clocks;
@@ -182,7 +182,8 @@ impl Coordinator {
         let Some(reading) = self.reading(txn) else { return };
         if reading.is_too_old {
             reading.restart();
-            reading.stage = Stage::Begun;
+            reading.stage = Stage::Clocks;
+            return self.ask_for_clocks_later(txn, cx);
         }
         match reading.stage {
             Stage::Begun | Stage::Clocks => {

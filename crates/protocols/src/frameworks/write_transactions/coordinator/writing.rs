@@ -27,7 +27,7 @@ pub(super) struct Writing {
     /// Its id, and when it got that.
     id: Option<(TransactionId, Timestamp)>,
     /// Its commit time, once a participant has said so.
-    commit: Option<Versionstamp>,
+    pub(super) commit: Option<Versionstamp>,
     /// A participant does not know its outcome any more.
     is_outdated: bool,
 }
