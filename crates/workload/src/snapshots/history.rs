@@ -25,17 +25,29 @@ pub fn attribute(mut history: History) -> History {
     history
 }
 
-/// Makes a history begin after writes that are not in it, whose versions are in `before`, by key. What was found with one
-/// of these versions was there before the history.
+/// Adds the writes to a history that were made before it, as far as they were read. Each is a transaction of a process
+/// of its own. Their versions are in `before`, by key. A write of the history may have been omitted for one of them, so
+/// they are not what was there in the beginning.
 pub fn begin_after(history: &mut History, before: &BTreeMap<u64, Version>) {
-    for event in &mut history.events {
+    let mut found: BTreeMap<Written, Version> = BTreeMap::new();
+    for event in &history.events {
         let reads = event.operations.iter().filter(|operation| operation.is_read());
-        for (read, version) in reads.zip(&mut event.read_versions) {
-            if before.get(&read.key()) == Some(version) {
-                *version = Version::INITIAL;
+        for (read, version) in reads.zip(&event.read_versions) {
+            if let MicroOperation::Read { key, result: ReadResult::Register(value) } = read
+                && *version != Version::INITIAL
+                && before.get(key) == Some(version)
+            {
+                found.insert((*key, *value), *version);
             }
         }
     }
+    let mut first = Vec::new();
+    for (process, (write, version)) in (unused_process(history)..).zip(found) {
+        let write = [write].into();
+        first.push(of_nobody(process, &write, EventKind::Invoke, None));
+        first.push(of_nobody(process, &write, EventKind::Ok, Some(version)));
+    }
+    put_first(history, first);
 }
 
 /// The transactions whose version is not known, by what they write. An event stands for each: its end, or its beginning
@@ -140,24 +152,42 @@ fn settle(versions: &mut Vec<Nobodys>) -> Vec<(Version, usize)> {
 
 /// Adds transactions of nobody, which may have been at any time.
 fn add_strangers(history: &mut History, strangers: impl Iterator<Item = Nobodys>) {
-    let process = history.events.iter().map(|event| event.process).max().unwrap_or(0) + 1;
     let mut first = Vec::new();
-    for (process, nobodys) in (process..).zip(strangers) {
-        let write = |&(key, value): &Written| MicroOperation::Write { key, value };
-        let event = |kind, version| Event {
-            index: 0,
-            kind,
-            process,
-            time_ns: 0,
-            operations: nobodys.found.iter().map(write).collect(),
-            version,
-            read_versions: Vec::new(),
-            error: None,
-        };
-        first.push(event(EventKind::Invoke, None));
-        history.events.push(event(EventKind::Ok, Some(nobodys.version)));
+    for (process, Nobodys { version, found, .. }) in (unused_process(history)..).zip(strangers) {
+        first.push(of_nobody(process, &found, EventKind::Invoke, None));
+        history.events.push(of_nobody(process, &found, EventKind::Ok, Some(version)));
     }
-    history.events.splice(..0, first);
+    put_first(history, first);
+}
+
+/// The first of the processes that a history does not have.
+fn unused_process(history: &History) -> u64 {
+    history.events.iter().map(|event| event.process).max().unwrap_or(0) + 1
+}
+
+/// An event of a write transaction that was not recorded.
+fn of_nobody(
+    process: u64,
+    writes: &BTreeSet<Written>,
+    kind: EventKind,
+    version: Option<Version>,
+) -> Event {
+    let write = |&(key, value): &Written| MicroOperation::Write { key, value };
+    Event {
+        index: 0,
+        kind,
+        process,
+        time_ns: 0,
+        operations: writes.iter().map(write).collect(),
+        version,
+        read_versions: Vec::new(),
+        error: None,
+    }
+}
+
+/// Puts events before all others, and numbers all of them anew.
+fn put_first(history: &mut History, events: Vec<Event>) {
+    history.events.splice(..0, events);
     for (index, event) in (0..).zip(&mut history.events) {
         event.index = index;
     }
@@ -314,9 +344,11 @@ mod tests {
         recorder.complete(9, 3, EventKind::Ok, reads, None, found, None);
         let mut history = recorder.into_history();
         begin_after(&mut history, &[(5, together(70)), (6, together(60))].into());
-        let expected = [Version::INITIAL, together(70), together(80)];
-        assert_eq!(history.events[3].read_versions, expected);
-        assert_eq!(attribute(history).events[1].version, Some(together(80)));
+        let written: Vec<_> = history.events[..2].iter().map(|event| event.version).collect();
+        assert_eq!(written, [None, Some(together(70))]);
+        assert_eq!(history.events[1].operations, operations(&[(5, None)]));
+        assert_eq!((history.events.len(), history.events[2].index), (6, 2));
+        assert_eq!(attribute(history).events[3].version, Some(together(80)));
     }
 
     #[test]
