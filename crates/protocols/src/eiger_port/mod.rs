@@ -49,7 +49,8 @@
 //! - *The commit time is also after the coordinator's clock* (Fig. 7, line 11: the highest of the prepared times). A new
 //!   coordinator so gives no commit time that a former one has promised not to give.
 //! - *A version that is not kept any more* is read again as of newer safe times. Versions that were overwritten less than
-//!   1 s before the leader's safe time are kept, up to 64 MiB a partition; from before a change of leader, none.
+//!   1 s before the leader's safe time are kept, and those that clients still read, up to 64 MiB a partition; from before
+//!   a change of leader, none.
 //! - *Transactions whose client dies half-way are undone.* See [`crate::frameworks::write_transactions`].
 
 use serried_actor::{Group, Protocol, Settings};

@@ -206,3 +206,70 @@ impl Serving {
         self.horizon.sample(shown, now);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn serving() -> (Serving, Timestamp) {
+        let now = Timestamp(1_000_000);
+        let bound = Versionstamp::ZERO.after(Duration::from_secs(10));
+        let settings = Settings::default();
+        (Serving::new(bound, Versionstamp::ZERO, now, &settings, Mutated::NONE), now)
+    }
+
+    #[test]
+    fn a_transaction_that_may_have_committed_up_to_a_time_is_waited_for() {
+        let (mut serving, now) = serving();
+        let id = TransactionId { requested: Versionstamp(5), session: 7 };
+        let stamp = serving.stamp(id.requested, 0, now);
+        serving.begin(id, stamp, &[0], &[], now);
+        // If it has this partition alone, it commits at its pending time.
+        assert!(serving.has_own(7, stamp) && !serving.has_own(7, Versionstamp(stamp.0 - 1)));
+        assert!(!serving.has_own(8, stamp));
+        serving.end(id, core::iter::empty());
+        assert!(!serving.has_own(7, stamp));
+    }
+
+    #[test]
+    fn a_new_leader_does_not_know_what_was_overwritten_before_it() {
+        let (mut serving, _) = serving();
+        let key = Key::from("a");
+        let old = |commit| super::super::cell::Version {
+            value: None,
+            commit: Versionstamp(commit),
+            session: 0,
+        };
+        // It commits here late. What came between it and the latest version is not known.
+        serving.overwritten.add(&key, old(105), Versionstamp(120));
+        let find = |serving: &Serving, at| {
+            let at = Versionstamp(at);
+            serving.overwritten.find(&key, at, |version| version.commit <= at).cloned()
+        };
+        assert_eq!(find(&serving, 115), None);
+        let begun_at = serving.begun_at;
+        serving.overwritten.add(&key, old(120), begun_at.next().next());
+        assert_eq!(find(&serving, begun_at.next().0), Some(old(120)));
+    }
+
+    #[test]
+    fn versions_that_are_being_read_are_kept() {
+        let (mut serving, mut now) = serving();
+        let key = Key::from("a");
+        let at = serving.begun_at.next();
+        let version = super::super::cell::Version { value: None, commit: at, session: 0 };
+        serving.overwritten.add(&key, version, at.next());
+        let bound = at.after(Duration::from_secs(1000));
+        for _ in 0..20 {
+            now = now + Duration::from_millis(500);
+            serving.read_at(at);
+            serving.expire(bound, now);
+            assert_eq!(serving.overwritten.len(), 1);
+        }
+        for _ in 0..5 {
+            now = now + Duration::from_millis(500);
+            serving.expire(bound, now);
+        }
+        assert_eq!(serving.overwritten.len(), 0);
+    }
+}

@@ -275,7 +275,6 @@ fn a_transaction_whose_second_half_is_late_commits() {
 #[test]
 fn new_leaders_finish_what_former_ones_have_begun() {
     for (crashed, lost) in [(0, false), (0, true), (1, false), (1, true)] {
-        println!("partition {crashed}, votes lost: {lost}");
         let mut net = net(3);
         let lost: fn(&Peer) -> bool = match lost {
             true => |peer| matches!(peer, Peer::Vote { .. }),
@@ -335,6 +334,36 @@ fn replicas_that_restart_remember_what_is_prepared_and_what_was_decided() {
     assert_eq!(committed(&ask(&mut net, 1, part(id(1), 1, "a"))), commit);
     let found = ask(&mut net, 1, read(commit, Versionstamp::ZERO, 1));
     assert_eq!(value(&found), some("a"));
+}
+
+#[test]
+fn a_decision_is_replayed_whatever_was_stored_before_a_crash() {
+    // Cells get into the store about a second after they have changed, and that of the transaction before that of the
+    // key if it was prepared for long.
+    for (cut_ms, crash_ms) in
+        (400..1400).step_by(20).flat_map(|cut| [0, 20, 60].map(|it| (cut, it)))
+    {
+        let mut net = net(1);
+        let cohort = leader(&net, 1);
+        net.cut.insert((leader(&net, 0), cohort));
+        send(&mut net, 0, 1, part(id(9), 0, "a"));
+        send(&mut net, 1, 2, part(id(9), 1, "a"));
+        net.pass(Duration::from_millis(cut_ms));
+        net.cut.clear();
+        for _ in 0..100 {
+            net.pass(Duration::from_millis(5));
+            if net.gauge(cohort, "pending_transactions") == 0 {
+                break;
+            }
+        }
+        net.pass(Duration::from_millis(crash_ms));
+        net.crash(cohort);
+        net.restart(cohort, replica(cohort, 1, Mutated::NONE));
+        net.pass(Duration::from_millis(500));
+        let commit = committed(&ask(&mut net, 1, part(id(9), 1, "a")));
+        let found = ask(&mut net, 1, read(Versionstamp::ZERO, commit, 1));
+        assert_eq!(value(&found), some("a"), "cut for {cut_ms} ms, crash after {crash_ms} ms");
+    }
 }
 
 #[test]
@@ -552,6 +581,44 @@ fn what_no_client_and_no_leader_can_have_sent_is_rejected() {
     net.deliver((NodeId::replica(1, 0), NodeId(0), from_cohort));
     net.pass(Duration::ZERO);
     assert_eq!(net.gauge(0, "pending_transactions"), 1);
+}
+
+#[test]
+fn a_client_that_tells_participants_different_things_holds_nobody_up() {
+    let of = |participants: &[u16], partition| Request::Write {
+        id: id(9),
+        participants: participants.to_vec(),
+        writes: vec![write(key(partition, 0), "a")],
+    };
+    for (to_first, to_second) in [(vec![0, 1], vec![1]), (vec![1, 0], vec![0, 1])] {
+        let mut net = net(1);
+        send(&mut net, 0, 1, of(&to_first, 0));
+        send(&mut net, 1, 2, of(&to_second, 1));
+        net.pass(4 * OVERDUE);
+        for partition in [0, 1] {
+            assert_eq!(net.gauge(leader(&net, partition), "pending_transactions"), 0);
+            let Clock { safe, shown } = clock(&mut net, partition);
+            assert_eq!(safe, shown);
+        }
+    }
+}
+
+#[test]
+fn a_transaction_is_undone_if_a_participant_cannot_be_reached_for_long() {
+    let mut net = net(1);
+    let absent = leader(&net, 1);
+    net.crash(absent);
+    send(&mut net, 0, 1, part(id(9), 0, "a"));
+    net.pass(4 * OVERDUE);
+    let answers = answers(&mut net);
+    assert!(matches!(answers[..], [(1, Answer::Undone { .. })]), "{answers:?}");
+    let Clock { safe, shown } = clock(&mut net, 0);
+    assert_eq!(safe, shown);
+    net.restart(absent, replica(absent, 1, Mutated::NONE));
+    net.pass(OVERDUE);
+    let late = ask(&mut net, 1, part(id(9), 1, "a"));
+    assert!(matches!(late, Answer::Undone { .. }), "{late:?}");
+    assert_eq!(net.gauge(leader(&net, 0), "open_transactions"), 0);
 }
 
 fn outcome(net: &mut Net) -> Outcome {
