@@ -18,9 +18,9 @@ pub enum Guarantee {
     /// Equivalent to a serial order in which the transactions of each session are in the order of the session (004 §6).
     /// A session may not see the latest writes of others.
     ProcessOrdered,
-    /// Causal, with convergence: a transaction sees others whole, and each one together with all that it depends on. What
-    /// a session does comes after what it has done and seen before. Of writes of one key, all sessions take the same
-    /// one for the later. Sessions may see independent writes in different orders (004 §8).
+    /// Causal, with convergence: a transaction sees others whole, and each one together with all that it depends on.
+    /// What a session does comes after what it has done and seen before. Of writes of one key, all sessions take the
+    /// same one for the later. Sessions may see independent writes in different orders (004 §8).
     Causal,
     /// No guarantee: an operation may see any part of what others do.
     Nothing,

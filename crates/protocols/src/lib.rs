@@ -1,7 +1,7 @@
 //! Every protocol, one folder each, and the registry that lists them.
 //!
-//! A protocol depends on `serried-model`, `serried-actor`, `serried-parts` and `serried-procedures` alone; it does no I/O,
-//! reads no clock, starts no thread and draws no random number of its own.
+//! A protocol depends on `serried-model`, `serried-actor`, `serried-parts` and `serried-procedures` alone; it does no
+//! I/O, reads no clock, starts no thread and draws no random number of its own.
 
 #![deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types)]
 

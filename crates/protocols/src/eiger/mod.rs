@@ -32,8 +32,8 @@
 //! It is not strict: a session may read as of a time before that of a transaction that others know has committed.
 //!
 //! # Where this differs from the paper
-//! - *Replication inside a site.* Eiger's servers are single machines. Here each is a group of replicas with a log, and a
-//!   read waits for a commit time that is in the log and not chosen yet.
+//! - *Replication inside a site.* Eiger's servers are single machines. Here each is a group of replicas with a log,
+//!   and a read waits for a commit time that is in the log and not chosen yet.
 //! - *Clocks advance with time*, too, as those of [`crate::port`].
 //! - *Transactions whose client dies half-way are undone.* See [`crate::frameworks::write_transactions`].
 

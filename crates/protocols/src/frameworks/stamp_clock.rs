@@ -8,8 +8,8 @@ use serried_model::Versionstamp;
 /// How far a version clock may be behind what a client has seen. Partitions that were down for long are behind.
 const BEHIND_AT_MOST: Duration = Duration::from_secs(366 * 24 * 3600);
 
-/// Election time-outs below and above these count as these: places need room below the bound, and a change of leader should
-/// not bring the clock far ahead of others.
+/// Election time-outs below and above these count as these: places need room below the bound, and a change of leader
+/// should not bring the clock far ahead of others.
 const LEAST_TIMEOUT: Duration = Duration::from_millis(1);
 const MOST_TIMEOUT: Duration = Duration::from_secs(60);
 

@@ -1,5 +1,5 @@
-//! Eiger and Eiger-PORT with something done wrong on purpose. Mistakes that only a rare moment shows have tests beside the
-//! protocols' own (`frameworks/write_transactions/tests.rs`).
+//! Eiger and Eiger-PORT with something done wrong on purpose. Mistakes that only a rare moment shows have tests beside
+//! the protocols' own (`frameworks/write_transactions/tests.rs`).
 
 use serried_actor::{Group, Protocol, Settings};
 use serried_model::{Guarantee, NodeId, Snapshots};

@@ -11,8 +11,8 @@ use crate::transactions::seconds;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SnapshotError {
-    /// Too few replicas answered in time. Nothing took effect. Check that a majority is up and can be reached. If a write
-    /// transaction was tried again with its token, it was undone, and never takes effect with this token.
+    /// Too few replicas answered in time. Nothing took effect. Check that a majority is up and can be reached. If a
+    /// write transaction was tried again with its token, it was undone, and never takes effect with this token.
     #[error("too few replicas answered within {deadline:?}, waiting for `{key}`{}", others(*.keys))]
     Unavailable {
         /// The first key.

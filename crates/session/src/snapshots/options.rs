@@ -18,8 +18,9 @@ pub struct SnapshotOptions {
     ///   knows.
     ///
     /// If the coordinator chooses as of when a session reads (`eiger-port`), it asks a server for its safe time when
-    /// what it has last heard from it is older than a half of this. So a write is visible for every session that goes on reading
-    /// this time and a few round trips after it was acknowledged, unless a transaction is held up at a server.
+    /// what it has last heard from it is older than a half of this. So a write is visible for every session that goes
+    /// on reading this time and a few round trips after it was acknowledged, unless a transaction is held up at a
+    /// server.
     ///
     /// With a long time a session reads at the stable frontier alone, as in the paper (004 §6.1). How old that is
     /// depends on how often the client hears from each server.

@@ -21,8 +21,8 @@ use crate::frameworks::stamp_clock::ahead;
 pub(super) struct Machine<S: Stamp> {
     cells: Cells<Cell>,
     pub(super) partition: Partition,
-    /// The partition has changed since it was last put among the cells. The record at this position is the first that is
-    /// needed to replay that.
+    /// The partition has changed since it was last put among the cells. The record at this position is the first that
+    /// is needed to replay that.
     changed_at: Option<u64>,
     /// The highest versionstamp of a write that was applied.
     written: Versionstamp,

@@ -39,10 +39,11 @@ pub(super) enum Event {
 pub(super) struct Machine {
     cells: Cells<Cell>,
     pub(super) partition: Partition,
-    /// The partition has changed since it was last put among the cells. The record at this position is the first that is
-    /// needed to replay that.
+    /// The partition has changed since it was last put among the cells. The record at this position is the first that
+    /// is needed to replay that.
     changed_at: Option<u64>,
-    /// While the state of another replica is copied: the transactions that it has not shown. It may have forgotten them.
+    /// While the state of another replica is copied: the transactions that it has not shown. It may have forgotten
+    /// them.
     not_shown: BTreeSet<TransactionId>,
     /// All transactions that are remembered.
     pub(super) transactions: BTreeMap<TransactionId, Transaction>,
@@ -168,8 +169,8 @@ impl Machine {
         }
     }
 
-    /// An entry is applied. If a copy came before it, the copy is complete if the entry is not part of it. Otherwise it was
-    /// given up, and the log goes on where it was.
+    /// An entry is applied. If a copy came before it, the copy is complete if the entry is not part of it. Otherwise
+    /// it was given up, and the log goes on where it was.
     fn end_copy(&mut self, is_new: bool, store: &mut dyn Store) {
         for id in core::mem::take(&mut self.not_shown).into_iter().filter(|_| is_new) {
             self.transactions.remove(&id);

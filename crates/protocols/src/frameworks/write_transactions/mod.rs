@@ -37,8 +37,8 @@
 //! A client that dies may have sent its writes to some participants only. These would hold back their safe times for
 //! ever, and 004 §8 does not say what to do. Here they ask. A cohort that has voted and hears nothing for some time
 //! says so to the coordinator, and a coordinator that lacks votes asks the cohorts. One that has not prepared the
-//! transaction then refuses it for good, in its log, and the coordinator undoes it. It also does so if a cohort can't be
-//! reached for long. So a transaction always commits unless its client stops, or too few replicas are up.
+//! transaction then refuses it for good, in its log, and the coordinator undoes it. It also does so if a cohort can't
+//! be reached for long. So a transaction always commits unless its client stops, or too few replicas are up.
 //!
 //! If a majority of the coordinator's replicas is down, its cohorts wait: only the coordinator can know whether the
 //! transaction was acknowledged. Their safe times stand still in the meantime. New transactions
@@ -50,8 +50,8 @@
 //! A transaction has the versionstamp with which it was requested, and the number of its session. Participants remember
 //! its outcome until their clock has shown a later versionstamp for `outcomes_ms`. They accept no transaction that they
 //! do not know if their clock has shown a later versionstamp than the request's for half of this time. Both are in the
-//! log, so all leaders agree. What is accepted is so remembered for nearly half of `outcomes_ms` at least. A client whose
-//! transaction is refused as too late within a quarter of this time knows that it has never been accepted.
+//! log, so all leaders agree. What is accepted is so remembered for nearly half of `outcomes_ms` at least. A client
+//! whose transaction is refused as too late within a quarter of this time knows that it has never been accepted.
 
 mod cell;
 mod coordinator;

@@ -190,13 +190,13 @@ impl Replica {
             Peer::Commit(id, _) | Peer::Undo(id) => {
                 let commit = if let Peer::Commit(_, commit) = peer { Some(commit) } else { None };
                 match self.machine.transactions.get(&id) {
-                    Some(Transaction::Prepared { participants, .. }) => {
-                        if participants[0] == partition
-                            && participants.contains(&cx.id().partition())
-                        {
-                            self.decide(id, commit, cx);
-                        }
+                    Some(Transaction::Prepared { participants, .. })
+                        if participants[0] == partition =>
+                    {
+                        self.decide(id, commit, cx);
                     }
+                    // It does not coordinate it.
+                    Some(Transaction::Prepared { .. }) => {}
                     Some(Transaction::Decided { .. }) => {
                         Self::send_peer(from, Peer::Done(id), cx);
                     }

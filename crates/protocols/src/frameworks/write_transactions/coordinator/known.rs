@@ -75,7 +75,7 @@ impl Known {
 
     /// The partitions that should be asked because what is known is older than a half of `freshness`. They count as
     /// being asked from now on.
-    pub(super) fn to_refresh(&mut self, freshness: Duration, now: Timestamp) -> Vec<u16> {
+    pub(super) fn refresh(&mut self, freshness: Duration, now: Timestamp) -> Vec<u16> {
         let most = (freshness / 2).max(REFRESHED_AT_MOST_EVERY);
         let old = self.clocks.iter().filter(|(_, (_, at))| now.since(*at) > most);
         let old = old.map(|(partition, _)| *partition);
@@ -102,10 +102,10 @@ mod tests {
         assert_eq!(known.estimate(later), Versionstamp(70).after(Duration::from_millis(60)));
         known.saw(0, clock(80, 80), later);
         let freshness = Duration::from_millis(100);
-        assert_eq!(known.to_refresh(freshness, later), [1]);
-        assert!(known.to_refresh(freshness, later).is_empty(), "it is being asked");
+        assert_eq!(known.refresh(freshness, later), [1]);
+        assert!(known.refresh(freshness, later).is_empty(), "it is being asked");
         known.gave_up(1);
-        assert_eq!(known.to_refresh(freshness, later), [1]);
+        assert_eq!(known.refresh(freshness, later), [1]);
         assert!(known.has(1) && !known.has(2) && known.has_any());
     }
 }

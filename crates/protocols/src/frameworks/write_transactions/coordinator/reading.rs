@@ -172,7 +172,7 @@ impl Coordinator {
         let request = |keys| Request::Read { at, session: own.session, written: own.written, keys };
         let requests = reading.requests(request);
         self.begin_round(txn, requests, cx);
-        for partition in self.known.to_refresh(own.freshness, cx.now()) {
+        for partition in self.known.refresh(own.freshness, cx.now()) {
             self.send(None, partition, Request::ReadClock, cx);
         }
     }
