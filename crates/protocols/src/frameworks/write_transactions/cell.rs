@@ -101,6 +101,12 @@ impl Cell {
     }
 }
 
+/// The partition that coordinates a transaction with these participants, which is known to the partition `own`. There
+/// are none if another replica has sent what it should not.
+pub(super) fn coordinator(participants: &[u16], own: u16) -> u16 {
+    participants.first().copied().unwrap_or(own)
+}
+
 /// The name of a transaction.
 pub(super) fn name_of_transaction(id: TransactionId) -> Key {
     let TransactionId { requested, session } = id;

@@ -8,7 +8,7 @@ use serried_parts::{Cells, decode_cell, decode_cell_of_another};
 
 use super::Mutation;
 use super::cell::{
-    Cell, Partition, Transaction, Version, before_transactions, name_of_transaction,
+    Cell, Partition, Transaction, Version, before_transactions, coordinator, name_of_transaction,
     transaction_of_name,
 };
 use super::message::{Entry, TransactionId};
@@ -249,8 +249,10 @@ impl Machine {
         let mut prepared = Vec::new();
         match self.transactions.get(&id) {
             Some(Transaction::Prepared { participants, writes, .. }) => {
-                if participants.first() == Some(&own) {
-                    untold = participants[1..].to_vec();
+                if let Some((_, cohorts)) = participants.split_first()
+                    && coordinator(participants, own) == own
+                {
+                    untold = cohorts.to_vec();
                 }
                 prepared = writes.clone();
             }

@@ -5,7 +5,7 @@ use core::time::Duration;
 use serried_model::{NodeId, Versionstamp};
 
 use super::Mutation;
-use super::cell::Transaction;
+use super::cell::{Transaction, coordinator};
 use super::message::{Entry, Message, Peer, TransactionId};
 use super::replica::{Cx, QUEUED_AT_MOST, Replica};
 
@@ -29,6 +29,10 @@ impl Replica {
 
     /// Tells the leader of a partition something.
     pub(super) fn tell(&self, partition: u16, peer: Peer, cx: &mut Cx<'_>) {
+        // Others are named only by messages that no client and no replica should send.
+        if partition >= self.group.partitions() {
+            return;
+        }
         let other = self.group.choice(partition, self.repeated);
         let to = *self.leaders.get(&partition).unwrap_or(&other);
         Self::send_peer(to, peer, cx);
@@ -41,7 +45,7 @@ impl Replica {
         else {
             return;
         };
-        let (coordinator, pending) = (participants[0], *pending);
+        let (coordinator, pending) = (coordinator(participants, cx.id().partition()), *pending);
         if coordinator == cx.id().partition() {
             self.on_vote(id, cx.id().partition(), pending, cx);
         } else {
@@ -74,7 +78,7 @@ impl Replica {
         let Some(serving) = self.machine.serving.as_mut() else { return };
         let Some(open) = serving.open.get(&id) else { return };
         let has_all = participants.iter().all(|partition| open.votes.contains_key(partition));
-        if participants[0] != own || open.is_deciding || !has_all {
+        if coordinator(participants, own) != own || open.is_deciding || !has_all {
             return;
         }
         let votes = open.votes.values().copied();
@@ -142,12 +146,12 @@ impl Replica {
 
     /// Another partition's leader has sent this, which this leader handles.
     pub(super) fn on_peer(&mut self, from: NodeId, peer: Peer, cx: &mut Cx<'_>) {
-        let partition = from.partition();
+        let (partition, own) = (from.partition(), cx.id().partition());
         match peer {
             Peer::Vote { id, pending, overdue } => match self.machine.transactions.get(&id) {
                 // Clients that name different coordinators to different participants get nowhere.
                 Some(Transaction::Prepared { participants, .. })
-                    if participants[0] != cx.id().partition() =>
+                    if coordinator(participants, own) != own =>
                 {
                     Self::send_peer(from, Peer::Undo(id), cx);
                 }
@@ -168,7 +172,7 @@ impl Replica {
             Peer::Refused(id) => {
                 if let Some(Transaction::Prepared { participants, .. }) =
                     self.machine.transactions.get(&id)
-                    && participants[0] == cx.id().partition()
+                    && coordinator(participants, own) == own
                     && participants.contains(&partition)
                 {
                     self.decide(id, None, cx);
@@ -191,7 +195,7 @@ impl Replica {
                 let commit = if let Peer::Commit(_, commit) = peer { Some(commit) } else { None };
                 match self.machine.transactions.get(&id) {
                     Some(Transaction::Prepared { participants, .. })
-                        if participants[0] == partition =>
+                        if coordinator(participants, own) == partition =>
                     {
                         self.decide(id, commit, cx);
                     }
@@ -235,12 +239,12 @@ impl Replica {
             match self.machine.transactions.get(&id) {
                 Some(Transaction::Prepared { participants, pending, .. }) => {
                     let pending = *pending;
-                    if participants[0] != own {
+                    let coordinator = coordinator(participants, own);
+                    if coordinator != own {
                         if overdue && self.mutation.is(Mutation::UndoneAlone) {
                             self.decide(id, None, cx);
                             continue;
                         }
-                        let coordinator = participants[0];
                         self.look_for(coordinator, age);
                         self.tell(coordinator, Peer::Vote { id, pending, overdue }, cx);
                         continue;

@@ -100,8 +100,9 @@ impl Replica {
             let found = found(self.machine.latest(key, cx.store()));
             let pending = self.machine.serving.as_ref().map_or(&[][..], |s| s.pending(key));
             let first = pending.iter().map(|(pending, _)| *pending).min();
-            let until =
-                first.map_or(clock.shown, |first| clock.shown.min(Versionstamp(first.0 - 1)));
+            let until = first.map_or(clock.shown, |first| {
+                clock.shown.min(Versionstamp(first.0.saturating_sub(1)))
+            });
             all.push(Valid { found, until });
         }
         Self::answer((client.node, client.number), Answer::Latest { found: all, clock }, cx);

@@ -90,7 +90,8 @@ impl Serving {
             true => None,
             false => self.pending.first_key_value(),
         };
-        let safe = first.map_or(shown, |(pending, _)| shown.min(Versionstamp(pending.0 - 1)));
+        let safe = first
+            .map_or(shown, |(pending, _)| shown.min(Versionstamp(pending.0.saturating_sub(1))));
         Clock { shown, safe }
     }
 
