@@ -21,7 +21,7 @@
 //! same commit time.
 //! - *The set is exact.* At `g` a leader has all that ever commits there up to `g`. For `w`, a leader moves its clock
 //!   to `w` before it answers, so what it begins later commits later. If a transaction of this session is pending
-//!   there since before `w`, it waits. That only happens if the session reads while it writes, or after a change of
+//!   there at `w` or since earlier, it waits. That only happens if the session reads while it writes, or after a change of
 //!   leader. So each transaction of the set is found whole, wherever its keys are.
 //! - *It grows.* Neither `g` nor `w` goes back in a session.
 //! - *It contains what it depends on.* A transaction is requested with a versionstamp that is not before the `g` and

@@ -16,5 +16,6 @@ pub mod replicated_objects;
 pub mod shard;
 pub mod simple_writes;
 mod stamp_clock;
+pub(crate) mod stored_names;
 pub mod validation;
 pub mod write_transactions;

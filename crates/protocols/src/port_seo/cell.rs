@@ -1,20 +1,13 @@
 //! What a replica keeps in its store.
 
-use std::borrow::Cow;
-
 use serde::{Deserialize, Serialize};
-use serried_model::{Key, Value};
+use serried_model::Value;
 use serried_parts::{Recalled, Results};
 
 use super::Mutation;
 use super::message::{Batch, Fate, Mark, Sequenced, Version, Write};
 use crate::Mutated;
 use crate::frameworks::replicated_log::Last;
-
-/// The first byte of names in the store that are not keys, and of the names of keys that begin with this byte.
-const ESCAPE: u8 = 0xff;
-/// The second byte of the name of such a key.
-const OF_KEY: u8 = 1;
 
 /// What a replica keeps under a name.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -128,25 +121,9 @@ impl Cell {
     }
 }
 
-/// The name of a key.
-pub(super) fn name_of(key: &Key) -> Cow<'_, Key> {
-    match key.as_bytes().first() {
-        Some(&ESCAPE) => {
-            let name = [&[ESCAPE, OF_KEY], key.as_bytes()].concat();
-            Cow::Owned(Key::from(name.as_slice()))
-        }
-        _ => Cow::Borrowed(key),
-    }
-}
-
-/// The name of the partition.
-pub(super) fn name_of_partition() -> Key {
-    Key::from([ESCAPE])
-}
-
 #[cfg(test)]
 mod tests {
-    use serried_model::NodeId;
+    use serried_model::{Key, NodeId};
 
     use super::*;
 
@@ -198,16 +175,5 @@ mod tests {
         assert!(!state.is_after(&copied));
         execute(&mut state, 8, &write(90, "b"));
         assert!(state.is_after(&copied) && !copied.is_after(&state));
-    }
-
-    #[test]
-    fn no_key_has_the_name_of_another_one_or_of_the_partition() {
-        let keys = [&[0xff][..], &[0xff, 1], &[0xff, 1, 0xff], &[1], &[0xfe, 0xff], b"abc"];
-        let name = |key: &&[u8]| name_of(&Key::from(*key)).into_owned();
-        let mut names: Vec<Key> = keys.iter().map(name).collect();
-        names.push(name_of_partition());
-        names.sort();
-        names.dedup();
-        assert_eq!(names.len(), keys.len() + 1);
     }
 }

@@ -8,12 +8,13 @@ use serried_model::Key;
 use serried_parts::{Cells, decode_cell_of_another};
 
 use super::Mutation;
-use super::cell::{Cell, Partition, name_of, name_of_partition};
+use super::cell::{Cell, Partition};
 use super::history::History;
 use super::message::{Batch, Entry, Fate, Found, Mark, SEQUENCER, Version, Write};
 use super::replica::{Client, Replica};
 use crate::Mutated;
 use crate::frameworks::replicated_log::{Ballot, Chosen, Led, StateMachine};
+use crate::frameworks::stored_names::{name_of, name_of_partition};
 
 /// How long overwritten versions are kept at least, if they do not take too much room, and the settings do not say
 /// longer.

@@ -22,10 +22,12 @@ pub enum SnapshotError {
         /// The deadline that was set.
         deadline: Duration,
     },
-    /// The keys were written so often that no two rounds of a read found the same. Try again when fewer write them,
-    /// or use a keyspace that is process-ordered, in which reads take one round.
+    /// The keys were written so often that no round of a read was the last one. Either no two rounds found the same. Then
+    /// try again when fewer write them, or use a keyspace that is process-ordered, in which reads take one round. Or, in
+    /// a keyspace that is causal, what was to be read is not kept any more, because a partition has held it up for long.
+    /// Then check that all partitions have a majority.
     #[error(
-        "`{key}`{} changed too often to be read within {deadline:?}: none of {rounds} rounds found what the one before had found", others(*.keys)
+        "`{key}`{} changed too often to be read within {deadline:?}: {rounds} rounds were not enough", others(*.keys)
     )]
     Contended {
         /// The first key.

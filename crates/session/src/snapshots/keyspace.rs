@@ -17,7 +17,8 @@ use crate::{Alarm, Driver, Port, Session};
 /// can be in progress at once.
 ///
 /// In a keyspace that is `process-ordered`, everything that is done in a session takes effect in the order in which
-/// it is done: what begins after something else has ended comes after it. [`SnapshotKeyspace::session`] begins
+/// it is done: what begins after something else has ended comes after it. In one that is `causal`, a session sees what
+/// it has written at once, and what others have written later. [`SnapshotKeyspace::session`] begins
 /// another session. A session for each end user keeps independent users independent. If they share one, each also
 /// sees what the others have seen, which may be newer.
 #[derive(Clone)]

@@ -1,16 +1,9 @@
 //! What a replica keeps in its store.
 
-use std::borrow::Cow;
-
 use serde::{Deserialize, Serialize};
-use serried_model::{Key, Value, Versionstamp};
+use serried_model::{Value, Versionstamp};
 
 use crate::frameworks::replicated_log::Last;
-
-/// The first byte of names in the store that are not keys, and of the names of keys that begin with this byte.
-pub(in crate::frameworks) const ESCAPE: u8 = 0xff;
-/// The second byte of the name of such a key.
-const OF_KEY: u8 = 1;
 
 /// What a replica keeps under a name.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -98,22 +91,6 @@ impl Cell {
     }
 }
 
-/// The name of a key.
-pub(in crate::frameworks) fn name_of(key: &Key) -> Cow<'_, Key> {
-    match key.as_bytes().first() {
-        Some(&ESCAPE) => {
-            let name = [&[ESCAPE, OF_KEY], key.as_bytes()].concat();
-            Cow::Owned(Key::from(name.as_slice()))
-        }
-        _ => Cow::Borrowed(key),
-    }
-}
-
-/// The name of the partition.
-pub(in crate::frameworks) fn name_of_partition() -> Key {
-    Key::from([ESCAPE])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -130,17 +107,5 @@ mod tests {
         assert_eq!(fates(6, 8, 5), [Omitted, Omitted, Omitted, Omitted, Takes, Takes]);
         assert_eq!(fates(6, 8, 9), [Omitted, Omitted, Outdated, Outdated, Outdated, Takes]);
         assert_eq!(fates(0, 0, 9), [Takes; 6], "it was never written");
-    }
-
-    #[test]
-    fn no_key_has_the_name_of_another_one_or_of_the_partition() {
-        let keys = [&[0xff][..], &[0xff, 1], &[0xff, 1, 0xff], &[1], &[0xfe, 0xff], b"abc"];
-        let name = |key: &&[u8]| name_of(&Key::from(*key)).into_owned();
-        let mut names: Vec<Key> = keys.iter().map(name).collect();
-        names.push(name_of_partition());
-        names.sort();
-        names.dedup();
-        assert_eq!(names.len(), keys.len() + 1);
-        assert_eq!(*name_of(&Key::from("abc")), Key::from("abc"));
     }
 }

@@ -7,7 +7,7 @@ use serried_model::{Key, Versionstamp};
 use serried_parts::{Cells, decode_cell_of_another};
 
 use super::Mutation;
-use super::cell::{Cell, Latest, Partition, name_of, name_of_partition};
+use super::cell::{Cell, Latest, Partition};
 use super::message::{Answer, Entry, Message};
 use super::replica::{Client, Replica};
 use super::serving::Serving;
@@ -15,6 +15,7 @@ use super::stamp::Stamp;
 use crate::Mutated;
 use crate::frameworks::replicated_log::{Ballot, Chosen, Led, StateMachine};
 use crate::frameworks::stamp_clock::ahead;
+use crate::frameworks::stored_names::{name_of, name_of_partition};
 
 /// The keys, and the clients that wait.
 #[derive(Debug)]

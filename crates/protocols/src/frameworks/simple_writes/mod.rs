@@ -16,7 +16,7 @@
 //!
 //! A replica that does not lead passes requests on to the one that does.
 
-pub(super) mod cell;
+mod cell;
 mod coordinator;
 mod machine;
 mod message;

@@ -5,7 +5,7 @@ use serried_model::{Key, Value, Versionstamp, Write};
 
 use super::message::TransactionId;
 use crate::frameworks::replicated_log::Last;
-use crate::frameworks::simple_writes::cell::ESCAPE;
+use crate::frameworks::stored_names::ESCAPE;
 
 /// The second byte of the name of a transaction in the store.
 const OF_TRANSACTION: u8 = 2;
@@ -131,7 +131,7 @@ pub(super) fn before_transactions() -> [u8; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frameworks::simple_writes::cell::name_of;
+    use crate::frameworks::stored_names::name_of;
 
     #[test]
     fn a_transaction_has_its_name_and_no_key_has_one() {

@@ -17,8 +17,8 @@ use super::replica::Replica;
 use super::serving::Serving;
 use crate::Mutated;
 use crate::frameworks::replicated_log::{Ballot, Chosen, Led, StateMachine};
-use crate::frameworks::simple_writes::cell::{name_of, name_of_partition};
 use crate::frameworks::stamp_clock::ahead;
+use crate::frameworks::stored_names::{name_of, name_of_partition};
 
 /// How many bytes of transactions are loaded at a time.
 const LOADED_BYTES: usize = 1 << 20;
@@ -117,10 +117,10 @@ impl Machine {
     }
 
     /// This replica leads in another ballot, or does not lead.
-    pub(super) fn lead(&mut self, ballot: Option<Ballot>) -> Option<Serving> {
+    pub(super) fn lead(&mut self, ballot: Option<Ballot>) {
         self.ballot = ballot;
         self.events.clear();
-        self.serving.take()
+        self.serving = None;
     }
 
     /// Puts what is known of the partition among the cells, if it has changed.
@@ -247,17 +247,15 @@ impl Machine {
         let mut untold = Vec::new();
         // An undone transaction's entry has no writes.
         let mut prepared = Vec::new();
-        match self.transactions.get(&id) {
-            Some(Transaction::Prepared { participants, writes, .. }) => {
-                if let Some((_, cohorts)) = participants.split_first()
-                    && coordinator(participants, own) == own
-                {
-                    untold = cohorts.to_vec();
+        match self.transactions.remove(&id) {
+            Some(Transaction::Prepared { mut participants, writes, .. }) => {
+                if coordinator(&participants, own) == own && !participants.is_empty() {
+                    untold = participants.split_off(1);
                 }
-                prepared = writes.clone();
+                prepared = writes;
             }
             // It is replayed, and the state of the transaction is later than those of keys.
-            Some(Transaction::Decided { untold: left, .. }) => untold = left.clone(),
+            Some(Transaction::Decided { untold: left, .. }) => untold = left,
             None => {}
         }
         if let Some(commit) = commit {

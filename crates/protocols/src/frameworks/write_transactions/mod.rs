@@ -30,7 +30,7 @@
 //!   not after what its clock shows. So no transaction ever commits here at a safe time, or before one, that this
 //!   leader or a former one has shown. A leader that was deposed without knowing it shows safe times up to its bound,
 //!   and transactions that only its successor knows have later pending times.
-//! - *One decision.* The coordinator decides once all participants have voted. It decides in its log, so the decision
+//! - *One decision.* The coordinator decides that a transaction commits once all participants have voted. It decides in its log, so the decision
 //!   outlives each leader. Participants that are not told ask again until they are.
 //!
 //! # A client that stops half-way

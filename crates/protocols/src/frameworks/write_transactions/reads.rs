@@ -200,7 +200,7 @@ impl Replica {
         }
         let commit = match self.machine.transactions.get(&id) {
             Some(Transaction::Decided { commit, .. }) => *commit,
-            // It is not known any more. Whoever asks will find out that it does not lead.
+            // It is not known any more. Whoever asks is told to undo it, or learns elsewhere that it is decided.
             None if id.requested <= self.machine.partition.horizon => return,
             _ => None,
         };

@@ -29,6 +29,14 @@ pub(super) struct Client {
     pub(super) number: u64,
     pub(super) clock: Versionstamp,
     pub(super) request: Request,
+    /// It is a read that has waited.
+    has_waited: bool,
+}
+
+impl Client {
+    fn new(node: NodeId, number: u64, clock: Versionstamp, request: Request) -> Client {
+        Client { node, number, clock, request, has_waited: false }
+    }
 }
 
 /// One replica of a partition.
@@ -193,8 +201,9 @@ impl Replica {
     }
 
     /// A read waits until something is decided, or the bound is higher.
-    pub(super) fn park(&mut self, client: Client) {
-        self.counts.blocked += 1;
+    pub(super) fn park(&mut self, mut client: Client) {
+        let has_waited = core::mem::replace(&mut client.has_waited, true);
+        self.counts.blocked += u64::from(!has_waited);
         if self.parked.len() < QUEUED_AT_MOST {
             self.parked.push(client);
         }
@@ -469,7 +478,7 @@ impl Replica {
     /// Passes requests that wait to the leader, if one is known.
     fn pass_on(&mut self, cx: &mut Cx<'_>) {
         let Some(leader) = self.log.leader(cx.now()) else { return };
-        for Client { node, number, clock, request } in self.queue.drain(..) {
+        for Client { node, number, clock, request, .. } in self.queue.drain(..) {
             let message = Message::Forward { client: node, number, clock, request };
             cx.send_before_durable(leader, message);
         }
@@ -519,7 +528,7 @@ impl Actor for Replica {
         cx.charge(1);
         match message {
             Message::Request { number, clock, request } => {
-                self.on_request(Client { node: from, number, clock, request }, cx);
+                self.on_request(Client::new(from, number, clock, request), cx);
             }
             // It is not passed on again: two replicas could send it back and forth.
             Message::Forward { .. }
@@ -529,7 +538,7 @@ impl Actor for Replica {
                     return cx
                         .reject(|| format!("{from} passes on requests, which only replicas do"));
                 }
-                self.on_request(Client { node: client, number, clock, request }, cx);
+                self.on_request(Client::new(client, number, clock, request), cx);
             }
             Message::Peer(peer) => self.receive(from, from, peer, cx),
             Message::PassedOn { origin, peer } => self.receive(from, origin, peer, cx),
@@ -556,7 +565,7 @@ impl Actor for Replica {
         cx: &mut Cx<'_>,
     ) -> bool {
         let Message::Request { number, clock, request } = message else { return false };
-        let client = Client { node: from, number, clock, request };
+        let client = Client::new(from, number, clock, request);
         if !self.is_serving() || self.check(&client, cx).is_err() {
             return false;
         }

@@ -19,6 +19,8 @@ type Net = testing::Net<Replica, Coordinator>;
 const STRANGER: NodeId = NodeId(NodeId::FIRST_COORDINATOR + 1000);
 /// A session of it.
 const SESSION: u64 = 77;
+/// By how many ticks a version clock advances in a second.
+const TICKS_A_SECOND: u64 = 1_000_000_000 >> 8;
 /// Four election time-outs: after that, a transaction is overdue.
 const OVERDUE: Duration = Duration::from_millis(1500);
 
@@ -514,20 +516,23 @@ fn a_replica_that_was_away_for_long_takes_over_what_the_others_know() {
     let absent = net.ids().into_iter().find(|id| id.partition() == 1 && *id != leader(&net, 1));
     let absent = absent.expect("two do not lead");
     send(&mut net, 1, 1, part(id(3), 1, "undone"));
-    net.pass(Duration::from_millis(50));
+    net.pass(Duration::from_millis(400));
+    assert_eq!(net.gauge(absent, "remembered_transactions"), 1, "it is prepared there");
     net.crash(absent);
     net.pass(OVERDUE);
     // The others forget the log and the outcome.
     for number in 0..70 {
         for low in 0..600 {
             let to = leader(&net, 1);
-            let request = alone(id(1000 + number * 1000 + low), 1, "x");
+            // The clocks show about as much, so it is not refused.
+            let request = alone(id(1_000_000 + number * TICKS_A_SECOND + low), 1, "x");
             let message = Message::Request { number: low, clock: Versionstamp::ZERO, request };
             net.deliver((STRANGER, to, message));
         }
         net.pass(Duration::from_secs(1));
         net.delivered.clear();
     }
+    assert!(net.gauge(leader(&net, 1), "applied_slots") > 40_000);
     let commit = clock(&mut net, 1).safe;
     net.restart(absent, replica(absent, 3, Mutated::NONE));
     net.pass(Duration::from_secs(5));
