@@ -1,5 +1,6 @@
 //! The replicas of a keyspace, as a participant sees them.
 
+use core::ops::Range;
 use core::time::Duration;
 
 use serried_model::{Key, NodeId};
@@ -8,10 +9,18 @@ use crate::NodeSet;
 
 /// The replica groups that hold a keyspace's partitions, as one participant sees them. The same nodes hold all
 /// partitions: the `i`-th member of each group is on node `i`.
+///
+/// # Sites
+/// A keyspace of some protocols has several sites, each of which holds all keys. Each site has groups of its own: the
+/// partitions of site `s` have the numbers from `s * p` on, if each site has `p` of them. The site's nodes have the
+/// numbers from `s * n` on, if each group has `n` members. A participant belongs to one site. All that it asks a group
+/// about is about this site, if it does not name another one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Group {
     nearest_first: Vec<usize>,
     partitions: u16,
+    sites: u16,
+    site: u16,
     round_trip: Duration,
 }
 
@@ -34,18 +43,28 @@ impl Group {
         assert!(n % 2 == 1, "a group has 2f + 1 replicas, not {n}");
         let set: NodeSet = members.iter().map(|member| NodeId::replica(0, *member)).collect();
         assert_eq!(set, NodeSet::first(n), "members are numbered from 0, each once");
-        Group { nearest_first: members, partitions: 1, round_trip }
+        Group { nearest_first: members, partitions: 1, sites: 1, site: 0, round_trip }
     }
 
     /// The same group with this number of partitions.
     ///
     /// # Panics
-    /// If there are none, or more than [`NodeId::PARTITIONS`].
+    /// If there are none, or more than [`NodeId::PARTITIONS`] at all sites together.
     #[must_use]
     pub fn with_partitions(self, partitions: u16) -> Group {
-        let most = NodeId::PARTITIONS;
+        let most = NodeId::PARTITIONS / usize::from(self.sites);
         assert!((1..=most).contains(&usize::from(partitions)), "{partitions} partitions");
         Group { partitions, ..self }
+    }
+
+    /// The same for a participant at `site`, from 0, of so many.
+    ///
+    /// # Panics
+    /// If there is no such site, or there are more than [`NodeId::PARTITIONS`] partitions at all sites together.
+    #[must_use]
+    pub fn at_site(self, site: u16, sites: u16) -> Group {
+        assert!(site < sites, "site {site} of {sites}");
+        Group { site, sites, ..self.clone() }.with_partitions(self.partitions)
     }
 
     /// How many replicas each partition has, `2f + 1`.
@@ -65,7 +84,16 @@ impl Group {
 
     /// Whether `node` is a replica of one of its partitions.
     pub fn contains(&self, node: NodeId) -> bool {
-        !node.is_coordinator() && node.member() < self.size() && node.partition() < self.partitions
+        !node.is_coordinator() && node.member() < self.size() && self.has(node.partition())
+    }
+
+    /// Whether `node` is a replica of a partition at another site.
+    pub fn is_elsewhere(&self, node: NodeId) -> bool {
+        let site = self.site_of(node.partition());
+        !node.is_coordinator()
+            && node.member() < self.size()
+            && site != self.site
+            && site < self.sites
     }
 
     /// All members of a partition's group.
@@ -79,21 +107,58 @@ impl Group {
         NodeId::replica(partition, self.nearest_first[attempt % self.size()])
     }
 
-    /// How many partitions there are.
+    /// How many partitions there are at a site.
     pub fn partitions(&self) -> u16 {
         self.partitions
+    }
+
+    /// The numbers of the partitions.
+    pub fn all_partitions(&self) -> Range<u16> {
+        let first = self.site * self.partitions;
+        first..first + self.partitions
+    }
+
+    /// Whether there is a partition with this number.
+    pub fn has(&self, partition: u16) -> bool {
+        self.all_partitions().contains(&partition)
+    }
+
+    /// How many sites there are.
+    pub fn sites(&self) -> u16 {
+        self.sites
+    }
+
+    /// The participant's site.
+    pub fn site(&self) -> u16 {
+        self.site
+    }
+
+    /// The site of a partition.
+    pub fn site_of(&self, partition: u16) -> u16 {
+        partition / self.partitions
+    }
+
+    /// The partition at `site` that holds the same keys as `partition`.
+    pub fn counterpart(&self, partition: u16, site: u16) -> u16 {
+        site * self.partitions + partition % self.partitions
+    }
+
+    /// The number of the node that a replica of any site is on.
+    pub fn host(&self, replica: NodeId) -> usize {
+        usize::from(self.site_of(replica.partition())) * self.size() + replica.member()
     }
 
     /// The partition that holds `key`. It is computed from a hash of the key (FNV-1a, 64 bits, mixed). The hash must
     /// never change, because data on disk is placed by it.
     pub fn partition_of(&self, key: &Key) -> u16 {
+        let first = self.site * self.partitions;
         if self.partitions == 1 {
-            return 0;
+            return first;
         }
         let fold = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
         let hash = key.as_bytes().iter().fold(0xcbf2_9ce4_8422_2325, fold);
         let mixed = (hash ^ (hash >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        ((mixed * u64::from(self.partitions)) >> 32) as u16
+        first + ((mixed * u64::from(self.partitions)) >> 32) as u16
     }
 
     /// An estimate of the round trip to the farthest replica.
@@ -118,5 +183,20 @@ mod tests {
         let of = |key: &str| group.partition_of(&Key::from(key));
         assert_eq!([of(""), of("alice"), of("bob"), of("carol")], [2, 1, 0, 3]);
         assert_eq!(Group::new(3, Duration::ZERO).partition_of(&Key::from("alice")), 0);
+    }
+    #[test]
+    fn each_site_has_partitions_and_nodes_of_its_own() {
+        let group = Group::new(3, Duration::ZERO).with_partitions(4);
+        let second = group.clone().at_site(1, 2);
+        assert_eq!((group.sites(), second.sites(), second.site()), (1, 2, 1));
+        let key = Key::from("");
+        assert_eq!((group.partition_of(&key), second.partition_of(&key)), (2, 6));
+        assert_eq!((second.counterpart(6, 0), second.counterpart(2, 1)), (2, 6));
+        assert_eq!(second.all_partitions(), 4..8);
+        let (here, there) = (NodeId::replica(6, 2), NodeId::replica(2, 2));
+        assert!(second.contains(here) && !second.contains(there));
+        assert!(second.is_elsewhere(there) && !second.is_elsewhere(here));
+        assert!(!second.is_elsewhere(NodeId::replica(8, 0)), "there is no third site");
+        assert_eq!((second.host(here), second.host(there)), (5, 2));
     }
 }

@@ -233,6 +233,8 @@ pub struct Offers {
     pub version_clocks: VersionClocks,
     /// Whether a session can write several keys at once.
     pub write_transactions: bool,
+    /// Whether a keyspace can have several sites, each of which holds all keys.
+    pub sites: bool,
 }
 
 /// What kind of version clocks the sessions of a protocol have.

@@ -55,7 +55,8 @@ impl Protocol for Eiger {
         "read-only transactions in one to three rounds, and write transactions that always commit";
     const GUARANTEE: Guarantee = Guarantee::Causal;
     type Family = Snapshots;
-    const OFFERS: Offers = Offers { version_clocks: VersionClocks::Safe, write_transactions: true };
+    const OFFERS: Offers =
+        Offers { version_clocks: VersionClocks::Safe, write_transactions: true, sites: true };
     const HAS_LEADERS: bool = true;
     type Message = Message;
     type Coordinator = Coordinator;

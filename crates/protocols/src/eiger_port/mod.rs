@@ -70,7 +70,8 @@ impl Protocol for EigerPort {
     const SUMMARY: &'static str = "read-only transactions in one round that never wait, and write transactions that always commit";
     const GUARANTEE: Guarantee = Guarantee::Causal;
     type Family = Snapshots;
-    const OFFERS: Offers = Offers { version_clocks: VersionClocks::Safe, write_transactions: true };
+    const OFFERS: Offers =
+        Offers { version_clocks: VersionClocks::Safe, write_transactions: true, sites: true };
     const HAS_LEADERS: bool = true;
     type Message = Message;
     type Coordinator = Coordinator;

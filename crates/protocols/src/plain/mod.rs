@@ -38,7 +38,7 @@ impl Protocol for Plain {
     const GUARANTEE: Guarantee = Guarantee::Nothing;
     type Family = Snapshots;
     const OFFERS: Offers =
-        Offers { version_clocks: VersionClocks::None, write_transactions: false };
+        Offers { version_clocks: VersionClocks::None, write_transactions: false, sites: false };
     const HAS_LEADERS: bool = true;
     type Message = Message;
     type Coordinator = Coordinator;

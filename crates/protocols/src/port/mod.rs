@@ -99,7 +99,7 @@ impl Protocol for Port {
     const GUARANTEE: Guarantee = Guarantee::ProcessOrdered;
     type Family = Snapshots;
     const OFFERS: Offers =
-        Offers { version_clocks: VersionClocks::Promoted, write_transactions: false };
+        Offers { version_clocks: VersionClocks::Promoted, write_transactions: false, sites: false };
     const HAS_LEADERS: bool = true;
     type Message = Message;
     type Coordinator = Coordinator;

@@ -65,7 +65,7 @@ impl Protocol for ScyllaOcc {
     const GUARANTEE: Guarantee = Guarantee::StrictSerializable;
     type Family = Snapshots;
     const OFFERS: Offers =
-        Offers { version_clocks: VersionClocks::None, write_transactions: false };
+        Offers { version_clocks: VersionClocks::None, write_transactions: false, sites: false };
     const HAS_LEADERS: bool = true;
     const FORGETS_BY_CLIENT_CLOCKS: bool = true;
     type Message = Message;

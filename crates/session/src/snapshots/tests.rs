@@ -15,8 +15,10 @@ use super::{BadToken, SessionToken, SnapshotError, SnapshotKeyspace, WriteOutcom
 
 type Script = crate::script::Script<Snapshots>;
 
-const PORT: Offers = Offers { version_clocks: VersionClocks::Promoted, write_transactions: false };
-const EIGER: Offers = Offers { version_clocks: VersionClocks::Safe, write_transactions: true };
+const PORT: Offers =
+    Offers { version_clocks: VersionClocks::Promoted, write_transactions: false, sites: false };
+const EIGER: Offers =
+    Offers { version_clocks: VersionClocks::Safe, write_transactions: true, sites: false };
 
 fn script() -> (Arc<Script>, SnapshotKeyspace) {
     Script::offering(PORT)
