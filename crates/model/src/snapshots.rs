@@ -66,6 +66,17 @@ impl Versionstamp {
     pub fn before(self, duration: Duration) -> Versionstamp {
         Versionstamp(self.0.saturating_sub(Self::ticks(duration)))
     }
+
+    /// How long a clock takes from `earlier` to this one; zero if that is later.
+    pub fn since(self, earlier: Versionstamp) -> Duration {
+        let ticks = self.0.saturating_sub(earlier.0) >> Self::PARTITION_BITS;
+        Duration::from_nanos(ticks << Self::TICK_BITS)
+    }
+
+    /// The partition that has given it to a write.
+    pub fn partition(self) -> u16 {
+        (self.0 & ((1 << Self::PARTITION_BITS) - 1)) as u16
+    }
 }
 
 impl fmt::Display for Versionstamp {

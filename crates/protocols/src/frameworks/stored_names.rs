@@ -20,6 +20,15 @@ pub(crate) fn name_of(key: &Key) -> Cow<'_, Key> {
     }
 }
 
+/// The key that has this name, if one has it.
+pub(crate) fn key_of_name(name: &[u8]) -> Option<Key> {
+    match name {
+        [ESCAPE, OF_KEY, key @ ..] => Some(Key::from(key)),
+        [ESCAPE, ..] => None,
+        _ => Some(Key::from(name)),
+    }
+}
+
 /// The name of the partition.
 pub(crate) fn name_of_partition() -> Key {
     Key::from([ESCAPE])
@@ -34,6 +43,9 @@ mod tests {
         let keys = [&[0xff][..], &[0xff, 1], &[0xff, 1, 0xff], &[1], &[0xfe, 0xff], b"abc"];
         let name = |key: &&[u8]| name_of(&Key::from(*key)).into_owned();
         let mut names: Vec<Key> = keys.iter().map(name).collect();
+        let are_found = names.iter().map(|name| key_of_name(name.as_bytes()));
+        assert!(are_found.eq(keys.iter().map(|key| Some(Key::from(*key)))));
+        assert_eq!(key_of_name(name_of_partition().as_bytes()), None);
         names.push(name_of_partition());
         names.sort();
         names.dedup();

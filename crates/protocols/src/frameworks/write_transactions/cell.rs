@@ -4,21 +4,49 @@ use serde::{Deserialize, Serialize};
 use serried_model::{Key, Value, Versionstamp, Write};
 
 use super::message::TransactionId;
+use super::sites::Sites;
 use crate::frameworks::replicated_log::Last;
 use crate::frameworks::stored_names::ESCAPE;
 
 /// The second byte of the name of a transaction in the store.
 const OF_TRANSACTION: u8 = 2;
+/// The second byte of the name of what is known of other sites.
+const OF_SITES: u8 = 3;
+/// The second byte of the name of what other sites lack.
+const OF_OUTGOING: u8 = 4;
 
 /// What a replica keeps under a name.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) enum Cell {
     /// A key.
-    Key(Version),
+    Key(Versions),
     /// The partition.
     Partition(Partition),
     /// A transaction.
     Transaction(Transaction),
+    /// What is known of other sites.
+    Sites(Sites),
+    /// What a transaction of this site has written here, which other sites perhaps lack.
+    Outgoing(Vec<Write>),
+}
+
+/// What a key has.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Versions {
+    /// Its latest version.
+    pub(super) latest: Version,
+    /// Versions of other sites that were received, in the order of their commit times there. They can be read once
+    /// they are admitted.
+    pub(super) received: Vec<Received>,
+}
+
+/// A version of another site.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) struct Received {
+    /// The value; `None` if the key was deleted.
+    pub(super) value: Option<Value>,
+    /// The commit time of its transaction at the site that it is from.
+    pub(super) stamp: Versionstamp,
 }
 
 /// A version of a key.
@@ -26,10 +54,20 @@ pub(super) enum Cell {
 pub(super) struct Version {
     /// The value; `None` if the key was deleted, or never written.
     pub(super) value: Option<Value>,
-    /// The commit time of the transaction that has written it. [`Versionstamp::ZERO`] if it was never written.
+    /// The commit time of the transaction that has written it. [`Versionstamp::ZERO`] if it was never written. If it
+    /// is from another site: that of the admission with which it could be read here.
     pub(super) commit: Versionstamp,
     /// The session of that transaction.
     pub(super) session: u64,
+    /// The commit time at the site that it is from, if that is another one.
+    pub(super) elsewhere: Option<Versionstamp>,
+}
+
+impl Version {
+    /// The commit time at the site that it is from. Of two versions, the one with the later one is later, at all sites.
+    pub(super) fn stamp(&self) -> Versionstamp {
+        self.elsewhere.unwrap_or(self.commit)
+    }
 }
 
 /// What a replica knows of its partition beside keys and transactions.
@@ -56,6 +94,8 @@ pub(super) enum Transaction {
         pending: Versionstamp,
         /// Its writes here.
         writes: Vec<Write>,
+        /// If it admits transactions of other sites: up to when, by site.
+        cut: Vec<Versionstamp>,
     },
     /// It is decided.
     Decided {
@@ -79,23 +119,23 @@ impl Transaction {
 
 impl Default for Cell {
     fn default() -> Cell {
-        Cell::Key(Version::default())
+        Cell::Key(Versions::default())
     }
 }
 
 impl Cell {
-    /// The version of a key.
-    pub(super) fn version(&self) -> &Version {
+    /// The versions of a key.
+    pub(super) fn versions(&self) -> &Versions {
         match self {
-            Cell::Key(version) => version,
+            Cell::Key(versions) => versions,
             _ => unreachable!("no key has the name of something else"),
         }
     }
 
-    /// The version of a key, to change.
-    pub(super) fn version_mut(&mut self) -> &mut Version {
+    /// The versions of a key, to change.
+    pub(super) fn versions_mut(&mut self) -> &mut Versions {
         match self {
-            Cell::Key(version) => version,
+            Cell::Key(versions) => versions,
             _ => unreachable!("no key has the name of something else"),
         }
     }
@@ -123,7 +163,23 @@ pub(super) fn transaction_of_name(name: &[u8]) -> Option<TransactionId> {
     Some(TransactionId { requested: Versionstamp(requested), session })
 }
 
-/// All names of transactions come after this one.
+/// The name of what is known of other sites.
+pub(super) fn name_of_sites() -> Key {
+    Key::from([ESCAPE, OF_SITES])
+}
+
+/// The name of what a transaction with this commit time has written.
+pub(super) fn name_of_outgoing(commit: Versionstamp) -> Key {
+    Key::from([&[ESCAPE, OF_OUTGOING][..], &commit.0.to_be_bytes()].concat().as_slice())
+}
+
+/// The commit time of the transaction whose writes have this name, if they can have it.
+pub(super) fn outgoing_of_name(name: &[u8]) -> Option<Versionstamp> {
+    let commit = name.strip_prefix(&[ESCAPE, OF_OUTGOING])?;
+    Some(Versionstamp(u64::from_be_bytes(commit.try_into().ok()?)))
+}
+
+/// All names of transactions come after this one, and all names of what concerns other sites.
 pub(super) fn before_transactions() -> [u8; 2] {
     [ESCAPE, OF_TRANSACTION]
 }
@@ -143,5 +199,10 @@ mod tests {
         for other in [&name.as_bytes()[1..], &name.as_bytes()[..17], b"a"] {
             assert_eq!(transaction_of_name(other), None);
         }
+        let outgoing = name_of_outgoing(Versionstamp(0x1234));
+        assert_eq!(outgoing_of_name(outgoing.as_bytes()), Some(Versionstamp(0x1234)));
+        assert_eq!(outgoing_of_name(name.as_bytes()), None);
+        assert_eq!(transaction_of_name(outgoing.as_bytes()), None);
+        assert!(name_of_sites().as_bytes() > before_transactions().as_slice());
     }
 }

@@ -2,23 +2,24 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use serried_actor::{Context, Settings, Store, Timestamp};
+use serried_actor::{Context, Group, Settings, Store, Timestamp};
 use serried_model::{Key, Versionstamp, Write};
 use serried_parts::{Cells, decode_cell, decode_cell_of_another};
 
 use super::Mutation;
 use super::cell::{
-    Cell, Partition, Transaction, Version, before_transactions, coordinator, name_of_transaction,
-    transaction_of_name,
+    Cell, Partition, Received, Transaction, Version, Versions, before_transactions, coordinator,
+    name_of_outgoing, name_of_sites, name_of_transaction, outgoing_of_name, transaction_of_name,
 };
-use super::message::{Entry, TransactionId};
+use super::message::{End, Entry, TransactionId};
 use super::open::Open;
 use super::replica::Replica;
 use super::serving::Serving;
+use super::sites::{Batch, Outbox, Sites};
 use crate::Mutated;
 use crate::frameworks::replicated_log::{Ballot, Chosen, Led, StateMachine};
 use crate::frameworks::stamp_clock::ahead;
-use crate::frameworks::stored_names::{name_of, name_of_partition};
+use crate::frameworks::stored_names::{key_of_name, name_of, name_of_partition};
 
 /// How many bytes of transactions are loaded at a time.
 const LOADED_BYTES: usize = 1 << 20;
@@ -32,6 +33,12 @@ pub(super) enum Event {
     Decided(TransactionId),
     /// The bound is higher.
     Raised,
+    /// Another site has sent transactions.
+    Received(u16),
+    /// Another site has sent a part of a copy.
+    Copied(u16),
+    /// Another site begins to copy.
+    TakenBack(u16),
 }
 
 /// The keys, and the transactions.
@@ -45,6 +52,12 @@ pub(super) struct Machine {
     /// While the state of another replica is copied: the transactions that it has not shown. It may have forgotten
     /// them.
     not_shown: BTreeSet<TransactionId>,
+    /// What is known of other sites.
+    pub(super) sites: Sites,
+    /// What is known of other sites has changed since it was last put among the cells: as `changed_at`.
+    sites_changed_at: Option<u64>,
+    /// What other sites perhaps lack.
+    pub(super) outbox: Outbox,
     /// All transactions that are remembered.
     pub(super) transactions: BTreeMap<TransactionId, Transaction>,
     /// The highest commit time, as far as this replica has applied it itself.
@@ -56,23 +69,28 @@ pub(super) struct Machine {
     pub(super) serving: Option<Serving>,
     /// What a leader has to do.
     pub(super) events: VecDeque<Event>,
+    group: Group,
     settings: Settings,
     mutation: Mutated<Mutation>,
 }
 
 impl Machine {
-    /// A machine without keys.
-    pub(super) fn new(settings: &Settings, mutation: Mutated<Mutation>) -> Machine {
+    /// A machine without keys, of a replica of `group`.
+    pub(super) fn new(group: Group, settings: &Settings, mutation: Mutated<Mutation>) -> Machine {
         Machine {
             cells: Cells::new(settings.resident_keys),
             partition: Partition::default(),
             changed_at: None,
             not_shown: BTreeSet::new(),
+            sites: Sites::new(usize::from(group.sites())),
+            sites_changed_at: None,
+            outbox: Outbox::default(),
             transactions: BTreeMap::new(),
             written: Versionstamp::ZERO,
             ballot: None,
             serving: None,
             events: VecDeque::new(),
+            group,
             settings: *settings,
             mutation,
         }
@@ -83,17 +101,24 @@ impl Machine {
         if let Cell::Partition(partition) = self.cells.get(&name_of_partition(), store) {
             self.partition = *partition;
         }
+        if let Cell::Sites(sites) = self.cells.get(&name_of_sites(), store) {
+            self.sites.clone_from(sites);
+        }
         let mut after = before_transactions().to_vec();
         loop {
-            let transactions = &mut self.transactions;
+            let (transactions, outbox) = (&mut self.transactions, &mut self.outbox);
             let mut last = None;
             let has_more = store.scan(Some(&after), LOADED_BYTES, &mut |name, state| {
                 last = Some(name.to_vec());
-                let Some(id) = transaction_of_name(name).filter(|_| !state.is_empty()) else {
+                if state.is_empty() {
                     return;
-                };
-                if let Cell::Transaction(transaction) = decode_cell(state) {
-                    transactions.insert(id, transaction);
+                }
+                match (transaction_of_name(name), outgoing_of_name(name), decode_cell(state)) {
+                    (Some(id), _, Cell::Transaction(transaction)) => {
+                        transactions.insert(id, transaction);
+                    }
+                    (_, Some(commit), Cell::Outgoing(writes)) => outbox.insert(commit, writes),
+                    _ => {}
                 }
             });
             match last {
@@ -111,9 +136,13 @@ impl Machine {
         &mut self.cells
     }
 
-    /// The latest version of a key, as far as the log is applied.
-    pub(super) fn latest(&mut self, key: &Key, store: &dyn Store) -> &Version {
-        self.cells.get(&name_of(key), store).version()
+    /// The versions of a key, as far as the log is applied, and what the leader has in memory.
+    pub(super) fn versions_and_serving(
+        &mut self,
+        key: &Key,
+        store: &dyn Store,
+    ) -> (&Versions, Option<&Serving>) {
+        (self.cells.get(&name_of(key), store).versions(), self.serving.as_ref())
     }
 
     /// This replica leads in another ballot, or does not lead.
@@ -128,6 +157,10 @@ impl Machine {
         if let Some(position) = self.changed_at.take() {
             let cell = self.cells.change(&name_of_partition(), position, store);
             *cell = Cell::Partition(self.partition);
+        }
+        if let Some(position) = self.sites_changed_at.take() {
+            let cell = self.cells.change(&name_of_sites(), position, store);
+            *cell = Cell::Sites(self.sites.clone());
         }
     }
 
@@ -155,16 +188,80 @@ impl Machine {
     ) {
         self.written = self.written.max(commit);
         for Write { key, value } in writes {
-            let version = Version { value: value.clone(), commit, session: id.session };
-            let latest = self.cells.change(&name_of(key), position, store).version_mut();
-            let (overwritten, at) = match latest.commit.cmp(&commit) {
-                core::cmp::Ordering::Less => (core::mem::replace(latest, version), commit),
-                core::cmp::Ordering::Equal => continue,
-                // It commits here later than one with a higher commit time.
-                core::cmp::Ordering::Greater => (version, latest.commit),
-            };
-            if let Some(serving) = &mut self.serving {
-                serving.overwritten.add(key, overwritten, at);
+            let (value, session) = (value.clone(), id.session);
+            let version = Version { value, commit, session, elsewhere: None };
+            let versions = self.cells.change(&name_of(key), position, store).versions_mut();
+            settle(key, versions, &self.sites, &self.group, &mut self.serving);
+            put(key, version, versions, &mut self.serving);
+            if self.mutation.is(Mutation::DeletesForgotten) && versions.latest.value.is_none() {
+                versions.latest = Version::default();
+            }
+        }
+        self.keep_for_others(commit, writes, position, store);
+    }
+
+    /// Other sites need this transaction.
+    fn keep_for_others(
+        &mut self,
+        commit: Versionstamp,
+        writes: &[Write],
+        position: u64,
+        store: &dyn Store,
+    ) {
+        if self.group.sites() == 1 || writes.is_empty() {
+            return;
+        }
+        let all_have = self.sites.all_have(usize::from(self.group.site()));
+        if commit <= all_have {
+            if all_have == Versionstamp(u64::MAX) {
+                self.sites.dropped = self.sites.dropped.max(commit);
+                self.sites_changed_at.get_or_insert(position);
+            }
+            return;
+        }
+        let cell = self.cells.change(&name_of_outgoing(commit), position, store);
+        *cell = Cell::Outgoing(writes.to_vec());
+        self.outbox.insert(commit, writes.to_vec());
+    }
+
+    /// The entry of a slot, whose record is at a position, changes what is known of other sites. Returns false if it has
+    /// done so before.
+    fn change_sites(&mut self, (slot, position): (u64, u64)) -> bool {
+        self.sites_changed_at.get_or_insert(position);
+        self.sites.apply(slot)
+    }
+
+    /// What all other sites have is not kept for them any more.
+    fn drop_outgoing(&mut self, store: &mut dyn Store) {
+        let all_have = self.sites.all_have(usize::from(self.group.site()));
+        for commit in self.outbox.remove_up_to(all_have) {
+            self.sites.dropped = self.sites.dropped.max(commit);
+            self.cells.forget(&name_of_outgoing(commit), store);
+        }
+    }
+
+    fn has_site(&self, site: u16) -> bool {
+        site < self.group.sites()
+    }
+
+    /// Another site has sent versions.
+    fn receive<'a>(
+        &mut self,
+        versions: impl Iterator<Item = (Versionstamp, &'a Write)>,
+        position: u64,
+        cx: &mut Context<'_, Replica>,
+    ) {
+        for (stamp, Write { key, value }) in versions {
+            cx.charge(1);
+            let of_key = self.cells.change(&name_of(key), position, cx.store()).versions_mut();
+            settle(key, of_key, &self.sites, &self.group, &mut self.serving);
+            // It comes again, or was admitted already.
+            if of_key.latest.stamp() == stamp {
+                continue;
+            }
+            let place = of_key.received.partition_point(|other| other.stamp < stamp);
+            if of_key.received.get(place).is_none_or(|other| other.stamp != stamp) {
+                of_key.received.insert(place, Received { value: value.clone(), stamp });
             }
         }
     }
@@ -200,7 +297,7 @@ impl Machine {
         let mut serving = Serving::new(before, self.written, now, &self.settings, self.mutation);
         for (id, transaction) in &self.transactions {
             match transaction {
-                Transaction::Prepared { participants, pending, writes } => {
+                Transaction::Prepared { participants, pending, writes, .. } => {
                     serving.begin(*id, *pending, participants, writes, now);
                     self.events.push_back(Event::Prepared(*id));
                 }
@@ -210,6 +307,16 @@ impl Machine {
                 }
                 Transaction::Decided { .. } => {}
             }
+        }
+        for (id, transaction) in &self.transactions {
+            if let Transaction::Prepared { cut, .. } = transaction
+                && !cut.is_empty()
+            {
+                serving.admission = Some(*id);
+            }
+        }
+        if self.group.sites() > 1 {
+            serving.admitted(self.sites.cut_at, self.sites.cut.clone());
         }
         self.serving = Some(serving);
     }
@@ -239,8 +346,8 @@ impl Machine {
         &mut self,
         id: TransactionId,
         commit: Option<Versionstamp>,
-        writes: &[Write],
-        position: u64,
+        (writes, cut): (&[Write], &[Versionstamp]),
+        chosen @ (_, position): (u64, u64),
         cx: &mut Context<'_, Replica>,
     ) {
         let (now, own) = (cx.now(), cx.id().partition());
@@ -260,10 +367,82 @@ impl Machine {
         }
         if let Some(commit) = commit {
             self.install(id, commit, writes, position, cx.store());
+            if !cut.is_empty() && cut.len() == self.sites.cut.len() {
+                if self.change_sites(chosen) {
+                    self.sites.admit(cut, commit);
+                }
+                if let Some(serving) = &mut self.serving {
+                    serving.admitted(commit, self.sites.cut.clone());
+                }
+            }
         }
         self.set(id, Transaction::Decided { commit, untold }, position, cx.store());
         self.decided(id, commit, &prepared, now);
     }
+}
+
+/// Adds a version that can be read from its commit time on.
+fn put(key: &Key, version: Version, versions: &mut Versions, serving: &mut Option<Serving>) {
+    let latest = &mut versions.latest;
+    let (overwritten, at) = if version.stamp() > latest.stamp() {
+        let at = version.commit;
+        let before = core::mem::replace(latest, version);
+        // It commits here later than one of another site with an earlier stamp, which nobody has read.
+        if before.commit >= at {
+            return;
+        }
+        (before, at)
+    } else if version.commit < latest.commit {
+        // It commits here later than one with a higher commit time.
+        (version, latest.commit)
+    } else {
+        return;
+    };
+    if let Some(serving) = serving {
+        serving.overwritten.add(key, overwritten, at);
+    }
+}
+
+/// Versions of other sites that are admitted by now take their places among the others.
+fn settle(
+    key: &Key,
+    versions: &mut Versions,
+    sites: &Sites,
+    group: &Group,
+    serving: &mut Option<Serving>,
+) {
+    let site = |stamp: Versionstamp| usize::from(group.site_of(stamp.partition()));
+    let is_admitted = |one: &Received| one.stamp <= sites.cut_of(one.stamp, group);
+    if !versions.received.iter().any(is_admitted) {
+        return;
+    }
+    let (admitted, received): (Vec<_>, Vec<_>) =
+        core::mem::take(&mut versions.received).into_iter().partition(is_admitted);
+    versions.received = received;
+    for Received { value, stamp } in admitted {
+        let from = serving.as_ref().and_then(|s| s.admitted_from(site(stamp), stamp));
+        let commit = from.unwrap_or(sites.cut_at);
+        let version = Version { value, commit, session: 0, elsewhere: Some(stamp) };
+        put(key, version, versions, serving);
+    }
+}
+
+/// What two replicas know of a key.
+fn merged(one: &Versions, other: &Versions) -> Versions {
+    let (later, earlier) = match one.latest.stamp() < other.latest.stamp() {
+        true => (other, one),
+        false => (one, other),
+    };
+    let mut merged = later.clone();
+    for received in &earlier.received {
+        let place = merged.received.partition_point(|other| other.stamp < received.stamp);
+        let is_there =
+            merged.received.get(place).is_some_and(|other| other.stamp == received.stamp);
+        if !is_there && received.stamp > merged.latest.stamp() {
+            merged.received.insert(place, received.clone());
+        }
+    }
+    merged
 }
 
 impl StateMachine<Replica> for Machine {
@@ -305,15 +484,15 @@ impl StateMachine<Replica> for Machine {
                 self.set(*id, decided, position, cx.store());
                 self.decided(*id, Some(*commit), writes, now);
             }
-            Entry::Prepare { id, participants, pending, writes } => {
+            Entry::Prepare { id, participants, pending, writes, cut } => {
                 cx.charge(writes.len());
                 if is_new {
                     self.raise(*pending);
                 }
                 if !self.transactions.contains_key(id) {
                     let (participants, writes) = (participants.clone(), writes.clone());
-                    let pending = *pending;
-                    let prepared = Transaction::Prepared { participants, pending, writes };
+                    let (pending, cut) = (*pending, cut.clone());
+                    let prepared = Transaction::Prepared { participants, pending, writes, cut };
                     self.set(*id, prepared, position, cx.store());
                 }
                 self.events.push_back(Event::Prepared(*id));
@@ -325,15 +504,67 @@ impl StateMachine<Replica> for Machine {
                 }
                 self.events.push_back(Event::Decided(*id));
             }
-            Entry::Decide { id, commit, writes } => {
+            Entry::Decide { id, commit, writes, cut } => {
                 cx.charge(writes.len());
                 if let Some(commit) = commit.filter(|_| is_new) {
                     self.raise(commit);
                 }
-                self.decide(*id, *commit, writes, position, cx);
+                self.decide(*id, *commit, (writes, cut), (chosen.slot, position), cx);
                 if self.mutation.is(Mutation::OutcomesForgotten) {
                     self.forget(cx.store());
                 }
+            }
+            Entry::Receive { site, needs, .. }
+                if !self.has_site(*site) || needs.len() != self.sites.cut.len() => {}
+            Entry::Part { site, end, .. }
+                if !self.has_site(*site)
+                    || end.as_ref().is_some_and(|end| end.needs.len() != self.sites.cut.len()) => {}
+            Entry::GiveUp(site) | Entry::TakeBack(site, _) if !self.has_site(*site) => {}
+            Entry::Receive { site, to, needs, transactions } => {
+                let all = transactions.iter();
+                let versions =
+                    all.flat_map(|one| one.writes.iter().map(|write| (one.commit, write)));
+                self.receive(versions, position, cx);
+                if self.change_sites((chosen.slot, position))
+                    && let [first, ..] = &transactions[..]
+                    && let Some(last) = transactions.last()
+                {
+                    let (first, last, needs) = (first.commit, last.commit, needs.clone());
+                    let batch = Batch { first, last, is_copy: false, needs };
+                    self.sites.receive(usize::from(*site), *to, batch);
+                }
+                self.events.push_back(Event::Received(*site));
+            }
+            Entry::Part { site, versions, end } => {
+                let all = versions.iter().map(|(stamp, write)| (*stamp, write));
+                self.receive(all, position, cx);
+                if let Some(End { to, whole_at, needs }) = end
+                    && self.change_sites((chosen.slot, position))
+                {
+                    let first = self.sites.received[usize::from(*site)].next();
+                    let (last, needs) = (*whole_at, needs.clone());
+                    let batch = Batch { first, last, is_copy: true, needs };
+                    self.sites.receive(usize::from(*site), *to, batch);
+                }
+                self.events.push_back(Event::Copied(*site));
+            }
+            Entry::Acknowledged(all) => {
+                if self.change_sites((chosen.slot, position)) {
+                    self.sites.acknowledge(all);
+                }
+                self.drop_outgoing(cx.store());
+            }
+            Entry::GiveUp(site) => {
+                if self.change_sites((chosen.slot, position)) {
+                    self.sites.given_up[usize::from(*site)] = true;
+                }
+                self.drop_outgoing(cx.store());
+            }
+            Entry::TakeBack(site, to) => {
+                if self.change_sites((chosen.slot, position)) {
+                    self.sites.take_back(usize::from(*site), *to);
+                }
+                self.events.push_back(Event::TakenBack(*site));
             }
             Entry::Finish(ids) => {
                 for id in ids {
@@ -367,7 +598,8 @@ impl StateMachine<Replica> for Machine {
     }
 
     fn needs_log_from(&self) -> Option<u64> {
-        self.cells.needs_log_from().into_iter().chain(self.changed_at).min()
+        let changed_at = self.changed_at.into_iter().chain(self.sites_changed_at);
+        self.cells.needs_log_from().into_iter().chain(changed_at).min()
     }
 
     fn take_over(&mut self, name: &Key, state: &[u8], store: &mut dyn Store) -> bool {
@@ -404,11 +636,23 @@ impl StateMachine<Replica> for Machine {
                 self.transactions.insert(id, transaction.clone());
                 self.cells.put(name, state, store);
             }
-            (Cell::Key(version), false, None) => {
-                let own = self.cells.get(name, store).version();
-                if version.commit < own.commit {
-                    return true;
+            (Cell::Key(versions), false, None) if key_of_name(name.as_bytes()).is_some() => {
+                let own = self.cells.get(name, store).versions();
+                let merged = merged(own, versions);
+                self.cells.put(name, Cell::Key(merged), store);
+            }
+            (Cell::Sites(sites), false, None) => {
+                if *name != name_of_sites() || sites.cut.len() != self.sites.cut.len() {
+                    return false;
                 }
+                self.sites.take_over(sites);
+                self.sites_changed_at = None;
+                self.cells.put(name, Cell::Sites(self.sites.clone()), store);
+                self.drop_outgoing(store);
+            }
+            (Cell::Outgoing(writes), false, None) => {
+                let Some(commit) = outgoing_of_name(name.as_bytes()) else { return false };
+                self.outbox.insert(commit, writes.clone());
                 self.cells.put(name, state, store);
             }
             _ => return false,

@@ -61,6 +61,13 @@ pub enum Message {
         /// What it has sent.
         peer: Peer,
     },
+    /// From the leader of one partition to that of another one, about what other sites have written.
+    Across {
+        /// The leader that has sent it. Another replica of the receiver's partition may have passed it on.
+        origin: NodeId,
+        /// What it has sent.
+        across: Across,
+    },
     /// About the log.
     Log(replicated_log::Message<Led<Entry>>),
 }
@@ -271,6 +278,91 @@ pub enum Peer {
     },
 }
 
+/// What a transaction has written at one partition, on its way to other sites.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Outgoing {
+    /// Its commit time at its own site.
+    pub commit: Versionstamp,
+    /// Its writes.
+    pub writes: Vec<Write>,
+}
+
+/// What leaders tell each other about what other sites have written.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Across {
+    /// To the same partition at another site: what has committed here.
+    Ship {
+        /// How often the sender has begun again.
+        epoch: u64,
+        /// The receiver has all that has committed up to this, as far as the sender knows.
+        after: Versionstamp,
+        /// With this it has all that has committed up to this, and nothing else ever will.
+        to: Versionstamp,
+        /// By site, up to when it depends on that site.
+        needs: Vec<Versionstamp>,
+        /// The transactions, in the order of their commit times.
+        transactions: Vec<Outgoing>,
+    },
+    /// The answer.
+    Shipped {
+        /// That of [`Across::Ship`].
+        epoch: u64,
+        /// All that has committed up to this is durable here.
+        to: Versionstamp,
+        /// Something before that is missing: the sender begins again.
+        is_gap: bool,
+    },
+    /// To the same partition at another site that has to copy: the latest versions of keys.
+    Part {
+        /// Names the copy.
+        number: u64,
+        /// Which part it is, from 0.
+        part: u64,
+        /// The versions: the commit time of each at the sender's site, and what it wrote.
+        versions: Vec<(Versionstamp, Write)>,
+        /// For the last part: what is complete with it.
+        end: Option<End>,
+    },
+    /// The answer: a part is durable.
+    Copied {
+        /// Names the copy.
+        number: u64,
+        /// The next part that is wanted.
+        next: u64,
+    },
+    /// To the leader of the site's first partition: what can be admitted here.
+    Report(Report),
+    /// From the leader of the site's first partition: prepare a transaction that admits what others have written.
+    Admit {
+        /// The transaction.
+        id: TransactionId,
+        /// By site, up to when it is admitted.
+        cut: Vec<Versionstamp>,
+    },
+}
+
+/// The end of a copy for another site.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct End {
+    /// All that has committed up to this is there.
+    pub to: Versionstamp,
+    /// Something is there that has committed later, up to this. So nothing between can be read alone.
+    pub whole_at: Versionstamp,
+    /// By site, up to when it depends on that site.
+    pub needs: Vec<Versionstamp>,
+}
+
+/// What a partition could admit, by site.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Report {
+    /// All that has committed up to this is here, and what it depends on is admitted.
+    pub ready: Vec<Versionstamp>,
+    /// The last transaction among that, if it is not admitted.
+    pub last: Vec<Versionstamp>,
+    /// If more is admitted than before, then at least up to this.
+    pub least: Vec<Versionstamp>,
+}
+
 /// An entry of the log.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Entry {
@@ -305,6 +397,8 @@ pub enum Entry {
         pending: Versionstamp,
         /// Its writes here.
         writes: Vec<Write>,
+        /// If it admits transactions of other sites: up to when, by site.
+        cut: Vec<Versionstamp>,
     },
     /// A transaction that is not prepared here never will be.
     Refuse(TransactionId),
@@ -317,6 +411,34 @@ pub enum Entry {
         commit: Option<Versionstamp>,
         /// Its writes here, if it commits.
         writes: Vec<Write>,
+        /// As in [`Entry::Prepare`].
+        cut: Vec<Versionstamp>,
+    },
+    /// Another site has sent this.
+    Receive {
+        /// The site.
+        site: u16,
+        /// With this, all is here that has committed there up to this.
+        to: Versionstamp,
+        /// By site, up to when it depends on that site.
+        needs: Vec<Versionstamp>,
+        /// The transactions, in the order of their commit times.
+        transactions: Vec<Outgoing>,
+    },
+    /// Other sites have what has committed here, up to these times.
+    Acknowledged(Vec<Versionstamp>),
+    /// Nothing is kept for a site any more. It will have to copy.
+    GiveUp(u16),
+    /// A site begins to copy: from now on, what commits after this is kept for it again.
+    TakeBack(u16, Versionstamp),
+    /// A part of a copy of another site's versions.
+    Part {
+        /// The site.
+        site: u16,
+        /// The versions: the commit time of each there, and what it wrote.
+        versions: Vec<(Versionstamp, Write)>,
+        /// For the last part: what is complete with it.
+        end: Option<End>,
     },
     /// All cohorts know the decisions of these transactions.
     Finish(Vec<TransactionId>),
@@ -329,8 +451,17 @@ impl replicated_log::Entry for Entry {
             Entry::Write { writes, .. }
             | Entry::Prepare { writes, .. }
             | Entry::Decide { writes, .. } => writes.iter().map(size).sum(),
+            Entry::Receive { transactions, .. } => {
+                transactions.iter().flat_map(|one| &one.writes).map(size).sum()
+            }
+            Entry::Part { versions, .. } => versions.iter().map(|(_, write)| size(write)).sum(),
             Entry::Finish(ids) => ids.len() * size_of::<TransactionId>(),
-            Entry::Lead | Entry::Bound { .. } | Entry::Refuse(_) => 0,
+            Entry::Lead
+            | Entry::Bound { .. }
+            | Entry::Refuse(_)
+            | Entry::Acknowledged(_)
+            | Entry::GiveUp(_)
+            | Entry::TakeBack(..) => 0,
         }
     }
 }

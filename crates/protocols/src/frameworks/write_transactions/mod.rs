@@ -63,13 +63,14 @@ mod peers;
 mod reads;
 mod replica;
 mod serving;
+mod sites;
 #[cfg(test)]
 mod tests;
 mod versions;
 
 pub use coordinator::{Coordinator, Reads, Timer as ClientTimer};
 pub use message::{
-    Answer, Clock, Entry, Found, Message, Peer, Record, Request, TransactionId, Valid,
+    Across, Answer, Clock, Entry, Found, Message, Peer, Record, Request, TransactionId, Valid,
 };
 pub use replica::{Replica, Timer};
 
@@ -100,4 +101,10 @@ pub enum Mutation {
     AcknowledgedByLeaderAlone,
     /// A replica that has lost its disk takes part at once, like a new one.
     RejoinsAtOnce,
+    /// What other sites have sent is admitted before what it depends on.
+    DependenciesIgnored,
+    /// A deleted key is forgotten at once, before other sites know that it is deleted.
+    DeletesForgotten,
+    /// An admission takes what one partition could admit for what all could.
+    CutAsMaximum,
 }

@@ -6,7 +6,7 @@ use serried_model::{NodeId, Versionstamp};
 
 use super::Mutation;
 use super::cell::{Transaction, coordinator};
-use super::message::{Entry, Message, Peer, TransactionId};
+use super::message::{Across, Entry, Message, Peer, TransactionId};
 use super::replica::{Cx, QUEUED_AT_MOST, Replica};
 
 /// After how many periods without news a transaction is overdue. Its client has sent it again by then, if it lives.
@@ -30,7 +30,7 @@ impl Replica {
     /// Tells the leader of a partition something.
     pub(super) fn tell(&self, partition: u16, peer: Peer, cx: &mut Cx<'_>) {
         // Others are named only by messages that no client and no replica should send.
-        if partition >= self.group.partitions() {
+        if !self.group.has(partition) {
             return;
         }
         let other = self.group.choice(partition, self.repeated);
@@ -92,14 +92,18 @@ impl Replica {
 
     /// Puts a decision into the log, if it has room. Otherwise that is done later.
     fn decide(&mut self, id: TransactionId, commit: Option<Versionstamp>, cx: &mut Cx<'_>) {
-        let Some(Transaction::Prepared { writes, .. }) = self.machine.transactions.get(&id) else {
+        let Some(Transaction::Prepared { writes, cut, .. }) = self.machine.transactions.get(&id)
+        else {
             return;
         };
         let Some(serving) = self.machine.serving.as_mut() else { return };
         let Some(open) = serving.open.get_mut(&id).filter(|open| !open.is_deciding) else { return };
-        let writes = if commit.is_some() { writes.clone() } else { Vec::new() };
+        let (writes, cut) = match commit {
+            Some(_) => (writes.clone(), cut.clone()),
+            None => (Vec::new(), Vec::new()),
+        };
         open.is_deciding = true;
-        self.propose(Entry::Decide { id, commit, writes }, cx);
+        self.propose(Entry::Decide { id, commit, writes, cut }, cx);
     }
 
     /// Refuses a transaction that is not prepared here, and then handles what another leader has sent again.
@@ -237,8 +241,8 @@ impl Replica {
         for (id, age) in late {
             let overdue = age >= period * OVERDUE_AFTER;
             match self.machine.transactions.get(&id) {
-                Some(Transaction::Prepared { participants, pending, .. }) => {
-                    let pending = *pending;
+                Some(Transaction::Prepared { participants, pending, cut, .. }) => {
+                    let (pending, cut) = (*pending, cut.clone());
                     let coordinator = coordinator(participants, own);
                     if coordinator != own {
                         if overdue && self.mutation.is(Mutation::UndoneAlone) {
@@ -259,9 +263,13 @@ impl Replica {
                         self.decide(id, None, cx);
                         continue;
                     }
-                    for cohort in missing.into_iter().filter(|_| overdue) {
+                    for cohort in missing {
                         self.look_for(cohort, age);
-                        self.tell(cohort, Peer::Ask(id), cx);
+                        if overdue {
+                            self.tell(cohort, Peer::Ask(id), cx);
+                        } else if !cut.is_empty() {
+                            self.send_across(cohort, Across::Admit { id, cut: cut.clone() }, cx);
+                        }
                     }
                 }
                 Some(Transaction::Decided { untold, .. }) => {

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use serried_actor::{Store, Timestamp};
+use serried_actor::{Group, Store, Timestamp};
 use serried_model::{Key, NodeId, Versionstamp, Write};
 
 use super::Mutation;
-use super::cell::{Transaction, Version};
+use super::cell::{Received, Transaction, Version, Versions};
 use super::message::{Answer, Found, Peer, Request, TransactionId, Valid};
 use super::replica::{Client, Cx, QUEUED_AT_MOST, Replica};
+use super::serving::Serving;
 
 /// A read that waits until coordinators have said what has become of pending transactions.
 #[derive(Debug)]
@@ -26,6 +27,17 @@ fn found(version: &Version) -> Found {
     Found { value: version.value.clone(), commit: version.commit }
 }
 
+/// The latest version of other sites that is admitted with a cut.
+fn admitted<'a>(
+    versions: &'a Versions,
+    cut: &[Versionstamp],
+    group: &Group,
+) -> Option<&'a Received> {
+    let site = |stamp: Versionstamp| usize::from(group.site_of(stamp.partition()));
+    let is_admitted = |one: &&Received| cut.get(site(one.stamp)).is_some_and(|to| one.stamp <= *to);
+    versions.received.iter().rev().find(is_admitted)
+}
+
 impl Replica {
     /// Whether keys can be read as of `at` now, with what the session has written up to `written`.
     pub(super) fn may_read(
@@ -37,7 +49,7 @@ impl Replica {
     ) -> bool {
         let has_reached = self.take_over(at.max(written), cx);
         let ignores = self.mutation.is(Mutation::OwnPendingIgnored);
-        let waits = |serving: &super::serving::Serving| serving.has_own(session, written);
+        let waits = |serving: &Serving| serving.has_own(session, written);
         let waits = !ignores && self.machine.serving.as_ref().is_some_and(waits);
         has_reached && !waits && at <= self.clock(cx).safe
     }
@@ -80,13 +92,34 @@ impl Replica {
         is_own: impl Fn(&Version) -> bool,
         store: &dyn Store,
     ) -> Option<Found> {
-        let latest = self.machine.latest(key, store);
+        let (versions, serving) = self.machine.versions_and_serving(key, store);
+        let serving = serving?;
+        let latest = &versions.latest;
+        let mut admitted_version = None;
+        if !versions.received.is_empty() {
+            admitted_version = admitted(versions, serving.cut(at)?, &self.group);
+        }
+        let is_before_admitted = |version: &Version| {
+            admitted_version.is_some_and(|admitted| version.stamp() < admitted.stamp)
+        };
+        let admitted_found = || {
+            let Received { value, stamp } = admitted_version?;
+            let site = usize::from(self.group.site_of(stamp.partition()));
+            let commit = serving.admitted_from(site, *stamp)?;
+            Some(Found { value: value.clone(), commit })
+        };
+        if is_before_admitted(latest) {
+            return admitted_found();
+        }
         if latest.commit <= at || is_own(latest) {
             return Some(found(latest));
         }
         let fits = |version: &Version| version.commit <= at || (!stops_early && is_own(version));
-        let serving = self.machine.serving.as_ref()?;
-        serving.overwritten.find(key, at, fits).map(found)
+        let version = serving.overwritten.find(key, at, fits)?;
+        if is_before_admitted(version) {
+            return admitted_found();
+        }
+        Some(found(version))
     }
 
     /// Reads what the keys have now, and until when at least (Eiger, first round).
@@ -97,9 +130,14 @@ impl Replica {
         let clock = self.clock(cx);
         let mut all = Vec::with_capacity(keys.len());
         for key in keys {
-            let found = found(self.machine.latest(key, cx.store()));
-            let pending = self.machine.serving.as_ref().map_or(&[][..], |s| s.pending(key));
-            let first = pending.iter().map(|(pending, _)| *pending).min();
+            // If it is admitted, it is valid as of the clock: a pending admission is later.
+            let Some(found) = self.version(key, clock.shown, true, |_| true, cx.store()) else {
+                return;
+            };
+            let serving = self.machine.serving.as_ref();
+            let pending = serving.map_or(&[][..], |s| s.pending(key)).iter();
+            let admission = serving.and_then(Serving::admission_since);
+            let first = pending.map(|(pending, _)| *pending).chain(admission).min();
             let until = first.map_or(clock.shown, |first| {
                 clock.shown.min(Versionstamp(first.0.saturating_sub(1)))
             });
@@ -134,6 +172,8 @@ impl Replica {
                 }
             }
         }
+        // It may commit up to then.
+        is_undurable |= serving.admission_since().is_some_and(|since| since <= at);
         if is_undurable {
             return self.park(client);
         }

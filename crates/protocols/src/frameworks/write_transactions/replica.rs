@@ -8,10 +8,11 @@ use serried_model::{Key, NodeId, Value, Versionstamp};
 use serried_parts::encode_cell;
 
 use super::Mutation;
-use super::cell::{Cell, Transaction, Version};
+use super::cell::{Cell, Transaction, Version, Versions};
 use super::machine::{Event, Machine};
 use super::message::{Answer, Clock, Entry, Message, Peer, Record, Request, TransactionId};
 use super::reads::Checking;
+use super::sites::{Exchange, SHIPPED_EVERY};
 use crate::Mutated;
 use crate::frameworks::replicated_log::{self, Ballot, Host, Led, ReplicatedLog, WriteBack};
 
@@ -71,6 +72,8 @@ pub struct Replica {
     pub(super) last_check: u64,
     /// Decisions for which the log had no room. They come before requests.
     pub(super) stalled: VecDeque<Entry>,
+    /// What it knows of other sites, as the leader.
+    pub(super) exchange: Exchange,
     pub(super) group: Group,
     settings: Settings,
     write_back: WriteBack,
@@ -103,6 +106,8 @@ pub enum Timer {
     Store,
     /// Ask about transactions that take long, and tell others again what was decided.
     Settle,
+    /// Send to other sites what has committed.
+    Ship,
 }
 
 pub(super) type Cx<'a> = Context<'a, Replica>;
@@ -137,7 +142,7 @@ impl Replica {
         }
         Replica {
             log,
-            machine: Machine::new(settings, mutation),
+            machine: Machine::new(group.clone(), settings, mutation),
             queue: VecDeque::new(),
             parked: Vec::new(),
             released: VecDeque::new(),
@@ -152,6 +157,7 @@ impl Replica {
             checking: BTreeMap::new(),
             last_check: 0,
             stalled: VecDeque::new(),
+            exchange: Exchange::default(),
             group,
             settings: *settings,
             write_back: WriteBack::default(),
@@ -248,7 +254,7 @@ impl Replica {
         sorted.sort_unstable();
         let are_sound = sorted.is_sorted_by(|one, other| one < other)
             && sorted.contains(&own)
-            && sorted.iter().all(|partition| *partition < self.group.partitions());
+            && sorted.iter().all(|partition| self.group.has(*partition));
         if !are_sound {
             return Err("names participants that a transaction can't have");
         }
@@ -315,7 +321,7 @@ impl Replica {
             1 => Entry::Write { id, commit: stamp, writes: writes.clone() },
             _ => {
                 let (participants, writes) = (participants.clone(), writes.clone());
-                Entry::Prepare { id, participants, pending: stamp, writes }
+                Entry::Prepare { id, participants, pending: stamp, writes, cut: Vec::new() }
             }
         };
         if !self.stalled.is_empty() || self.log.propose_led(entry, cx).is_none() {
@@ -387,6 +393,9 @@ impl Replica {
                 self.tell_decision(id, cx);
                 self.released.extend(self.parked.drain(..));
             }
+            Event::Received(site) => self.on_received(site, cx),
+            Event::Copied(site) => self.on_part_kept(site, cx),
+            Event::TakenBack(site) => self.on_taken_back(site, cx),
             Event::Raised => {
                 self.released.extend(self.parked.drain(..));
                 for (from, peer) in core::mem::take(&mut self.postponed) {
@@ -416,6 +425,7 @@ impl Replica {
             self.early.clear();
             self.checking.clear();
             self.stalled.clear();
+            self.exchange = Exchange::default();
         }
         if leads.is_none() {
             return self.pass_on(cx);
@@ -427,6 +437,9 @@ impl Replica {
             self.log.choose_alone(&mut self.machine, cx);
             if !self.is_serving() {
                 return;
+            }
+            if self.exchange.is_new() {
+                self.exchange = Exchange::new(&self.machine.sites, &self.group);
             }
             let mut has_handled = false;
             while let Some(event) = self.machine.events.pop_front() {
@@ -522,6 +535,9 @@ impl Actor for Replica {
         self.after_log(cx);
         WriteBack::schedule(Timer::Store, cx);
         cx.set_timer(Timer::Settle, self.period());
+        if self.has_sites() {
+            cx.set_timer(Timer::Ship, SHIPPED_EVERY);
+        }
     }
 
     fn on_message(&mut self, from: NodeId, message: Self::Message, cx: &mut Cx<'_>) {
@@ -542,6 +558,7 @@ impl Actor for Replica {
             }
             Message::Peer(peer) => self.receive(from, from, peer, cx),
             Message::PassedOn { origin, peer } => self.receive(from, origin, peer, cx),
+            Message::Across { origin, across } => self.receive_across(from, origin, across, cx),
             Message::Log(message) => {
                 self.log.on_message(from, message, &mut self.machine, cx);
             }
@@ -612,6 +629,13 @@ impl Actor for Replica {
                 }
                 cx.set_timer(Timer::Settle, self.period());
             }
+            Timer::Ship => {
+                if self.is_serving() {
+                    self.exchange(cx);
+                    self.after_log(cx);
+                }
+                cx.set_timer(Timer::Ship, SHIPPED_EVERY);
+            }
         }
     }
 
@@ -633,6 +657,12 @@ impl Actor for Replica {
         each("too_old_reads", self.counts.too_old);
         each("checked_transactions", self.counts.checked);
         each("undone_transactions", self.counts.undone);
+        if self.has_sites() && serving.is_some() {
+            let given_up = self.machine.sites.given_up.iter().filter(|site| **site);
+            each("sites_given_up", given_up.count() as u64);
+            each("site_behind_ms", self.exchange.behind.as_millis() as u64);
+            each("backlog_bytes", self.machine.outbox.bytes() as u64);
+        }
     }
 }
 
@@ -662,6 +692,6 @@ impl Recover for Replica {
 
     fn stored(value: &Value) -> Vec<u8> {
         let version = Version { value: Some(value.clone()), ..Version::default() };
-        encode_cell(&Cell::Key(version))
+        encode_cell(&Cell::Key(Versions { latest: version, ..Versions::default() }))
     }
 }

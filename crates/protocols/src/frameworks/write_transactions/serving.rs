@@ -1,7 +1,7 @@
 //! What a leader has in memory: its clock, what is pending, and what was overwritten.
 
 use core::time::Duration;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serried_actor::{Settings, Timestamp};
 use serried_model::{Key, Versionstamp, Write};
@@ -39,6 +39,10 @@ pub(super) struct Serving {
     /// Transactions under way.
     pub(super) open: BTreeMap<TransactionId, Open>,
     pub(super) overwritten: Overwritten,
+    /// The admission under way.
+    pub(super) admission: Option<TransactionId>,
+    /// What was admitted: from which commit times on, and up to when, by site. The earliest comes first.
+    cuts: VecDeque<(Versionstamp, Vec<Versionstamp>)>,
     pub(super) horizon: Horizon,
     /// The earliest times as of which was read lately: since the last change of these, and between the last two. And
     /// when they were changed.
@@ -68,6 +72,8 @@ impl Serving {
             of_keys: Map::default(),
             open: BTreeMap::new(),
             overwritten: Overwritten::new(begun_at),
+            admission: None,
+            cuts: VecDeque::new(),
             horizon: Horizon::new(Duration::from_millis(settings.outcomes_ms)),
             read_at: [Versionstamp(u64::MAX); 2],
             read_since: now,
@@ -161,6 +167,7 @@ impl Serving {
         open.is_deciding = false;
         let Some(pending) = open.pending.take() else { return };
         self.pending.remove(&pending);
+        self.admission = self.admission.filter(|admission| *admission != id);
         self.of_sessions.remove(&(id.session, pending));
         for key in keys {
             let Some(of_key) = self.of_keys.get_mut(key) else { continue };
@@ -169,6 +176,33 @@ impl Serving {
                 self.of_keys.remove(key);
             }
         }
+    }
+
+    /// An admission has committed: from now on this is admitted.
+    pub(super) fn admitted(&mut self, commit: Versionstamp, cut: Vec<Versionstamp>) {
+        self.cuts.push_back((commit, cut));
+    }
+
+    /// What is admitted as of a time, by site. `None` if it is not known any more. Without sites it is empty.
+    pub(super) fn cut(&self, at: Versionstamp) -> Option<&[Versionstamp]> {
+        if self.cuts.is_empty() {
+            return Some(&[]);
+        }
+        let after = self.cuts.partition_point(|(commit, _)| *commit <= at);
+        after.checked_sub(1).map(|place| self.cuts[place].1.as_slice())
+    }
+
+    /// From which commit time on something is admitted that has committed at `site` at `stamp`. It may be later than it
+    /// was, if it is long ago. `None` if it is not admitted.
+    pub(super) fn admitted_from(&self, site: usize, stamp: Versionstamp) -> Option<Versionstamp> {
+        let first =
+            self.cuts.partition_point(|(_, cut)| cut.get(site).is_none_or(|to| *to < stamp));
+        self.cuts.get(first).map(|(commit, _)| *commit)
+    }
+
+    /// Since when an admission is pending.
+    pub(super) fn admission_since(&self) -> Option<Versionstamp> {
+        self.admission.and_then(|id| self.open.get(&id)).and_then(|open| open.pending)
     }
 
     /// Whether a transaction of this session is pending here that may have committed up to `written`. One that has this
@@ -203,7 +237,11 @@ impl Serving {
         }
         let [one, other] = self.read_at;
         let before = shown.min(safe).before(self.kept_for);
-        self.overwritten.expire(before.min(one).min(other));
+        let before = before.min(one).min(other);
+        self.overwritten.expire(before);
+        while self.cuts.get(1).is_some_and(|(commit, _)| *commit < before) {
+            self.cuts.pop_front();
+        }
         self.horizon.sample(shown, now);
     }
 }
@@ -240,6 +278,7 @@ mod tests {
             value: None,
             commit: Versionstamp(commit),
             session: 0,
+            elsewhere: None,
         };
         // It commits here late. What came between it and the latest version is not known.
         serving.overwritten.add(&key, old(105), Versionstamp(120));
@@ -258,7 +297,8 @@ mod tests {
         let (mut serving, mut now) = serving();
         let key = Key::from("a");
         let at = serving.begun_at.next();
-        let version = super::super::cell::Version { value: None, commit: at, session: 0 };
+        let version =
+            super::super::cell::Version { value: None, commit: at, session: 0, elsewhere: None };
         serving.overwritten.add(&key, version, at.next());
         let bound = at.after(Duration::from_secs(1000));
         for _ in 0..20 {

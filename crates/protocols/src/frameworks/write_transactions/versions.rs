@@ -26,6 +26,9 @@ pub(super) struct Overwritten {
     bytes: usize,
     /// Versions that were overwritten at this time or before it are not all here.
     complete_from: Versionstamp,
+    /// Whether versions of other sites are among them, which may have been admitted in another order than that of their
+    /// stamps.
+    has_others: bool,
 }
 
 fn size(key: &Key, version: &Version) -> usize {
@@ -47,6 +50,7 @@ impl Overwritten {
             return;
         }
         self.bytes += size(key, &version);
+        self.has_others |= version.elsewhere.is_some();
         versions.insert(place, version);
         while self.bytes > BYTES_AT_MOST {
             self.drop_first();
@@ -83,7 +87,11 @@ impl Overwritten {
         if at < self.complete_from {
             return None;
         }
-        self.versions.get(key)?.iter().rev().find(|version| fits(version))
+        let mut fitting = self.versions.get(key)?.iter().rev().filter(|version| fits(version));
+        match self.has_others {
+            true => fitting.max_by_key(|version| version.stamp()),
+            false => fitting.next(),
+        }
     }
 
     /// How many there are.
@@ -98,7 +106,7 @@ mod tests {
 
     fn version(commit: u64, session: u64) -> Version {
         let value = Some(Value::from(commit.to_string()));
-        Version { value, commit: Versionstamp(commit), session }
+        Version { value, commit: Versionstamp(commit), session, elsewhere: None }
     }
 
     fn found(overwritten: &Overwritten, at: u64, own: u64, written: u64) -> Option<u64> {
@@ -134,8 +142,11 @@ mod tests {
         let (mut overwritten, key) = (Overwritten::default(), Key::from("a"));
         let value = Some(Value::from(vec![7; 1 << 20].as_slice()));
         for commit in 1..200 {
-            let version =
-                Version { value: value.clone(), commit: Versionstamp(commit), session: 0 };
+            let version = Version {
+                value: value.clone(),
+                commit: Versionstamp(commit),
+                ..Version::default()
+            };
             overwritten.add(&key, version, Versionstamp(commit + 1));
         }
         assert!(overwritten.bytes <= BYTES_AT_MOST && overwritten.len() > 60);

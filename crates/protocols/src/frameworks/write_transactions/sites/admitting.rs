@@ -1,0 +1,106 @@
+//! Admissions: transactions of a site that make readable what others have written.
+
+use core::time::Duration;
+
+use serried_model::Versionstamp;
+
+use super::super::Mutation;
+use super::super::message::{Across, Entry, TransactionId};
+use super::super::replica::{Cx, Replica};
+use super::ADMISSION;
+
+/// How long after an admission the next one begins at the earliest.
+const APART: Duration = Duration::from_millis(5);
+
+impl Replica {
+    /// What all partitions of the site could admit. The site's first partition knows it.
+    fn admissible(&self) -> Option<Vec<Versionstamp>> {
+        let own = usize::from(self.group.site());
+        let reports = &self.exchange.reports;
+        let all: Option<Vec<_>> =
+            self.group.all_partitions().map(|partition| reports.get(&partition)).collect();
+        let all = all?;
+        let mut cut = self.machine.sites.cut.clone();
+        for (site, cut) in cut.iter_mut().enumerate().filter(|(site, _)| *site != own) {
+            let ready = all.iter().map(|report| report.ready[site]);
+            let ready = match self.mutation.is(Mutation::CutAsMaximum) {
+                true => ready.max(),
+                false => ready.min(),
+            };
+            let ready = ready.unwrap_or_default();
+            let last = all.iter().map(|report| report.last[site]).max().unwrap_or_default();
+            let least = all.iter().map(|report| report.least[site]).max().unwrap_or_default();
+            let to = ready.min(last);
+            if to >= least {
+                *cut = (*cut).max(to);
+            }
+        }
+        (cut != self.machine.sites.cut).then_some(cut)
+    }
+
+    /// The leader of the site's first partition begins an admission, if there is something to admit and none is under
+    /// way.
+    pub(super) fn admit_if_ready(&mut self, cx: &mut Cx<'_>) {
+        let (now, own) = (cx.now(), cx.id().partition());
+        let is_early = self.exchange.admitted_at.is_some_and(|at| now.since(at) < APART);
+        if own != self.group.all_partitions().start || is_early {
+            return;
+        }
+        let Some(serving) = self.machine.serving.as_ref().filter(|s| s.admission.is_none()) else {
+            return;
+        };
+        let shown = serving.clock(self.machine.partition.bound, now).shown;
+        let Some(cut) = self.admissible() else { return };
+        // The commit time is later than all that it admits.
+        let latest = cut.iter().copied().max().unwrap_or_default().max(shown);
+        let id = TransactionId { requested: latest.next_of(own), session: ADMISSION };
+        self.exchange.admitted_at = Some(now);
+        self.prepare_admission(id, cut.clone(), cx);
+        if self.machine.serving.as_ref().is_some_and(|s| s.admission == Some(id)) {
+            for partition in self.group.all_partitions().filter(|partition| *partition != own) {
+                self.send_across(partition, Across::Admit { id, cut: cut.clone() }, cx);
+            }
+        }
+    }
+
+    /// Takes part in an admission, if all is here that it admits, and no other one is under way here. Otherwise its
+    /// coordinator asks later, and it is undone.
+    pub(super) fn prepare_admission(
+        &mut self,
+        id: TransactionId,
+        cut: Vec<Versionstamp>,
+        cx: &mut Cx<'_>,
+    ) {
+        let (now, own) = (cx.now(), cx.id().partition());
+        let is_here = self.other_sites().all(|site| self.durable_of(site) >= cut[site])
+            || self.mutation.is(Mutation::CutAsMaximum);
+        let refused = self.machine.partition.refused.max(self.machine.partition.horizon);
+        let is_known =
+            self.machine.transactions.contains_key(&id) || self.refusing.contains_key(&id);
+        let Some(serving) = self.machine.serving.as_mut() else { return };
+        let is_later = cut.iter().all(|to| *to < id.requested) && id.session == ADMISSION;
+        let is_possible = serving.is_possible(id.requested, now) && is_later;
+        if !is_here
+            || !is_possible
+            || is_known
+            || serving.admission.is_some()
+            || id.requested <= refused
+        {
+            return;
+        }
+        let participants: Vec<u16> = self.group.all_partitions().collect();
+        let pending = serving.stamp(id.requested, own, now);
+        let (all, writes) = (participants.clone(), Vec::new());
+        let entry = Entry::Prepare { id, participants: all, pending, writes, cut };
+        if !self.stalled.is_empty() || self.log.propose_led(entry, cx).is_none() {
+            return;
+        }
+        serving.begin(id, pending, &participants, &[], now);
+        serving.admission = Some(id);
+        if let Some(votes) = self.early.remove(&id)
+            && let Some(open) = serving.open.get_mut(&id)
+        {
+            open.votes = votes;
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Sites: each holds all keys, commits transactions itself, and sends them to the others, which admit them later.
+//!
+//! ```text
+//! a partition's leader       the same partition at another site            that site's first partition
+//!   | Ship(after, to, needs) ---->|                                            |
+//!   |                             |  Receive in the log                        |
+//!   |<--------------- Shipped(to) |--- Report(what is here) ------------------>|
+//!   |                             |                                            |  of all its partitions
+//!   |                             |<------------------------- Admit(id, cut) --|
+//!   |                             |  a transaction of all partitions of the site, by two-phase commit
+//! ```
+//!
+//! # Commit times and safe times of what comes from elsewhere
+//! A transaction gets its commit time at its own site. It is not changed: of two versions of a key the one with the
+//! later commit time is the later one at all sites, so all sites end with the same values. At another site the
+//! transaction can be read from the commit time of its *admission* on. An admission is a transaction of that site. It
+//! writes nothing, but makes all readable that other sites have written up to a *cut*: one commit time for each other
+//! site. It has all partitions of the site as participants, so it is atomic. Its pending times hold back safe times, as
+//! those of other transactions do. So reads need not know of sites: as of a safe time, a key has the latest of the
+//! versions that were written here up to then, and of those that were admitted up to then.
+//!
+//! # Why it is causal across sites
+//! Let a transaction of site A depend on one of site B. With B = A it has a later commit time, and so is not admitted
+//! earlier elsewhere: a cut has all of A up to a time. Otherwise A has admitted it, with a cut that includes it, before
+//! the transaction got its commit time. What A ships names its latest cut (`needs`). Another site admits what was
+//! shipped only after it has admitted all of that cut. If the other site is B itself, it has been committed there long
+//! since. An admission's commit time is later than all commit times that it admits, so what a session writes later,
+//! with a later commit time, is also later than what it has read from elsewhere.
+//!
+//! A cut never has a part of a transaction. All of its partitions have sent all that commits up to the cut, because
+//! they only ship what is safe.
+//!
+//! # What a site keeps for others
+//! Each partition keeps what other sites lack, up to [`BACKLOG_BYTES`]. Then it gives the site up that lacks most. When
+//! that site can be reached again, it copies the latest versions of all keys that have changed. While it does so, it
+//! reads what it had. It admits the copy as a whole.
+//!
+//! Deleted keys keep the commit time of the deletion. So a write of another site that comes late, and has an earlier
+//! one, does not bring them back.
+
+mod admitting;
+mod copying;
+mod receiving;
+mod sending;
+mod state;
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use serried_actor::{Group, Timestamp};
+use serried_model::NodeId;
+
+use super::message::{Across, Message, Report};
+use super::replica::{Cx, Replica};
+pub(super) use state::{Batch, Outbox, Sites};
+
+/// How often a leader sends what has committed. It also sends if nothing has: then the others know that.
+pub(super) const SHIPPED_EVERY: Duration = Duration::from_millis(10);
+
+/// How many bytes each partition keeps for sites that lack them.
+pub(super) const BACKLOG_BYTES: usize = 64 << 20;
+
+/// The session that an admission is from.
+const ADMISSION: u64 = u64::MAX;
+
+/// What a leader knows of other sites that is not in the log.
+#[derive(Debug, Default)]
+pub(super) struct Exchange {
+    /// By site: what it was sent.
+    sending: Vec<sending::Sending>,
+    /// By site: what it has sent.
+    receiving: Vec<receiving::Receiving>,
+    /// By site: what it has sent of a copy.
+    copied: Vec<copying::Copied>,
+    /// At the first partition: what the partitions could admit.
+    reports: BTreeMap<u16, Report>,
+    /// What was reported last.
+    reported: Report,
+    /// When the last admission was begun.
+    admitted_at: Option<Timestamp>,
+    /// How much earlier this partition's clock showed what it could admit of the site that is behind most.
+    pub(super) behind: Duration,
+    /// When the log was told last what other sites have.
+    acknowledged_at: Option<Timestamp>,
+}
+
+impl Exchange {
+    /// Whether the leader has not begun.
+    pub(super) fn is_new(&self) -> bool {
+        self.sending.is_empty()
+    }
+
+    /// A leader begins with what the log knows.
+    pub(super) fn new(sites: &Sites, group: &Group) -> Exchange {
+        let all = 0..usize::from(group.sites());
+        Exchange {
+            sending: all
+                .clone()
+                .map(|site| sending::Sending::new(sites.acknowledged[site]))
+                .collect(),
+            receiving: all
+                .clone()
+                .map(|site| receiving::Receiving::new(sites.received[site]))
+                .collect(),
+            copied: all.map(|_| copying::Copied::default()).collect(),
+            ..Exchange::default()
+        }
+    }
+}
+
+impl Replica {
+    /// Whether the keyspace has several sites.
+    pub(super) fn has_sites(&self) -> bool {
+        self.group.sites() > 1
+    }
+
+    /// The other sites.
+    fn other_sites(&self) -> impl Iterator<Item = usize> + use<> {
+        let own = usize::from(self.group.site());
+        (0..usize::from(self.group.sites())).filter(move |site| *site != own)
+    }
+
+    /// Sends something to the leader of a partition of any site.
+    pub(super) fn send_across(&self, partition: u16, across: Across, cx: &mut Cx<'_>) {
+        let other = NodeId::replica(partition, self.repeated % self.group.size());
+        let to = *self.leaders.get(&partition).unwrap_or(&other);
+        cx.send_before_durable(to, Message::Across { origin: cx.id(), across });
+    }
+
+    /// Sends something to the leader of the same partition at another site.
+    fn send_to_site(&self, site: usize, across: Across, cx: &mut Cx<'_>) {
+        let partition = self.group.counterpart(cx.id().partition(), site as u16);
+        self.send_across(partition, across, cx);
+    }
+
+    /// A message about what other sites have written, which another replica may have passed on.
+    pub(super) fn receive_across(
+        &mut self,
+        from: NodeId,
+        origin: NodeId,
+        across: Across,
+        cx: &mut Cx<'_>,
+    ) {
+        let (is_direct, own) = (from == origin, cx.id().partition());
+        let site = self.group.site_of(origin.partition());
+        let is_sound = match across {
+            Across::Report(_) | Across::Admit { .. } => {
+                self.group.contains(origin) && origin.partition() != own
+            }
+            _ => {
+                self.group.is_elsewhere(origin)
+                    && self.group.counterpart(own, site) == origin.partition()
+            }
+        };
+        let is_passed_on = self.group.contains(from) && from.partition() == own;
+        if !is_sound || !(is_direct || is_passed_on) {
+            return cx.reject(|| format!("{from} sends what only leaders of other partitions do"));
+        }
+        if self.is_serving() {
+            self.leaders.insert(origin.partition(), origin);
+            return self.on_across(origin, across, cx);
+        }
+        // It is not passed on again: two replicas could send it back and forth.
+        if let Some(leader) = self.log.leader(cx.now()).filter(|_| is_direct)
+            && leader != cx.id()
+        {
+            cx.send_before_durable(leader, Message::Across { origin, across });
+        }
+    }
+
+    fn on_across(&mut self, from: NodeId, across: Across, cx: &mut Cx<'_>) {
+        let site = usize::from(self.group.site_of(from.partition()));
+        let sites = usize::from(self.group.sites());
+        let is_sound = match &across {
+            Across::Ship { needs, .. } => needs.len() == sites,
+            Across::Part { end: Some(end), .. } => end.needs.len() == sites,
+            Across::Report(Report { ready, last, least }) => {
+                [ready, last, least].iter().all(|times| times.len() == sites)
+            }
+            Across::Admit { cut, .. } => cut.len() == sites,
+            _ => true,
+        };
+        if !is_sound {
+            return cx.reject(|| format!("{from} speaks of another number of sites"));
+        }
+        match across {
+            Across::Ship { epoch, after, to, needs, transactions } => {
+                let shipped = receiving::Shipment { epoch, after, to, needs, transactions };
+                self.on_ship(site, shipped, cx);
+            }
+            Across::Shipped { epoch, to, is_gap } => self.on_shipped(site, epoch, to, is_gap, cx),
+            Across::Part { number, part, versions, end } => {
+                self.on_part(site, (number, part), versions, end, cx);
+            }
+            Across::Copied { number, next } => self.on_copied(site, number, next, cx),
+            Across::Report(report) => {
+                let first = self.group.all_partitions().start;
+                if cx.id().partition() == first {
+                    self.exchange.reports.insert(from.partition(), report);
+                    self.admit_if_ready(cx);
+                }
+            }
+            Across::Admit { id, cut } => {
+                if from.partition() == self.group.all_partitions().start {
+                    self.prepare_admission(id, cut, cx);
+                }
+            }
+        }
+    }
+
+    /// It is time to send what has committed, and to admit what others have sent.
+    pub(super) fn exchange(&mut self, cx: &mut Cx<'_>) {
+        self.ship(cx);
+        self.acknowledge(cx);
+        self.report(cx);
+        self.admit_if_ready(cx);
+        let (shown, ready) = (self.clock(cx).shown, &self.exchange.reported.ready);
+        let behind = self.other_sites().map(|site| ready.get(site).map(|to| shown.since(*to)));
+        self.exchange.behind = behind.flatten().max().unwrap_or_default();
+    }
+}

@@ -1,0 +1,237 @@
+//! What replicas know of other sites.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use serde::{Deserialize, Serialize};
+use serried_actor::Group;
+use serried_model::{Value, Versionstamp, Write};
+
+/// How many batches wait to be admitted at most. Later ones are put together.
+const BATCHES_AT_MOST: usize = 1024;
+
+/// What the log says of other sites, by site. All times only rise.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(in super::super) struct Sites {
+    /// The slot after that of the last entry of the log that has changed it.
+    since: u64,
+    /// What was admitted: all that has committed there up to this. There is nothing to admit of this site itself.
+    pub(in super::super) cut: Vec<Versionstamp>,
+    /// The commit time of the last admission.
+    pub(in super::super) cut_at: Versionstamp,
+    /// What is here: all that has committed there up to this.
+    pub(in super::super) received: Vec<Versionstamp>,
+    /// What is here and was not admitted.
+    pub(in super::super) waiting: Vec<VecDeque<Batch>>,
+    /// What the site has: all that has committed here up to this.
+    pub(in super::super) acknowledged: Vec<Versionstamp>,
+    /// Whether nothing is kept for the site.
+    pub(in super::super) given_up: Vec<bool>,
+    /// What has committed here up to this, and is not in the outbox, is not kept any more.
+    pub(in super::super) dropped: Versionstamp,
+}
+
+/// Transactions that were received together.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(in super::super) struct Batch {
+    /// The commit time of the first one.
+    pub(in super::super) first: Versionstamp,
+    /// The commit time of the last one.
+    pub(in super::super) last: Versionstamp,
+    /// Whether they are a copy, which can only be admitted as a whole.
+    pub(in super::super) is_copy: bool,
+    /// By site, up to when they depend on that site.
+    pub(in super::super) needs: Vec<Versionstamp>,
+}
+
+/// Raises times to others.
+fn raise(times: &mut [Versionstamp], others: &[Versionstamp]) {
+    for (time, other) in times.iter_mut().zip(others) {
+        *time = (*time).max(*other);
+    }
+}
+
+impl Sites {
+    /// Nothing is known of so many sites.
+    pub(in super::super) fn new(sites: usize) -> Sites {
+        Sites {
+            since: 0,
+            cut: vec![Versionstamp::ZERO; sites],
+            cut_at: Versionstamp::ZERO,
+            received: vec![Versionstamp::ZERO; sites],
+            waiting: vec![VecDeque::new(); sites],
+            acknowledged: vec![Versionstamp::ZERO; sites],
+            given_up: vec![false; sites],
+            dropped: Versionstamp::ZERO,
+        }
+    }
+
+    /// The entry of a slot changes this. Returns false if it has done so before.
+    pub(in super::super) fn apply(&mut self, slot: u64) -> bool {
+        let is_new = self.since <= slot;
+        self.since = self.since.max(slot + 1);
+        is_new
+    }
+
+    /// An admission has committed.
+    pub(in super::super) fn admit(&mut self, cut: &[Versionstamp], commit: Versionstamp) {
+        raise(&mut self.cut, cut);
+        self.cut_at = self.cut_at.max(commit);
+        for (site, waiting) in self.waiting.iter_mut().enumerate() {
+            let cut = self.cut[site];
+            self.received[site] = self.received[site].max(cut);
+            while waiting.front().is_some_and(|batch| batch.last <= cut) {
+                waiting.pop_front();
+            }
+        }
+    }
+
+    /// All that has committed at a site up to `to` is here, with this batch.
+    pub(in super::super) fn receive(&mut self, site: usize, to: Versionstamp, batch: Batch) {
+        if to <= self.received[site] {
+            return;
+        }
+        self.received[site] = to;
+        if batch.last <= self.cut[site] {
+            return;
+        }
+        let waiting = &mut self.waiting[site];
+        let are_many = waiting.len() >= BATCHES_AT_MOST && !batch.is_copy;
+        match waiting.back_mut() {
+            Some(last) if are_many && !last.is_copy => {
+                last.last = batch.last;
+                raise(&mut last.needs, &batch.needs);
+            }
+            _ => waiting.push_back(batch),
+        }
+    }
+
+    /// A site begins to copy. From now on, what commits after `to` is kept for it, or after what is not kept any more.
+    pub(in super::super) fn take_back(&mut self, site: usize, to: Versionstamp) {
+        self.given_up[site] = false;
+        self.acknowledged[site] = self.acknowledged[site].max(to).max(self.dropped);
+    }
+
+    /// What other sites have is raised.
+    pub(in super::super) fn acknowledge(&mut self, acknowledged: &[Versionstamp]) {
+        raise(&mut self.acknowledged, acknowledged);
+    }
+
+    /// Takes over what another replica knows, if it has applied more.
+    pub(in super::super) fn take_over(&mut self, other: &Sites) {
+        if other.since > self.since {
+            self.clone_from(other);
+        }
+    }
+
+    /// What was admitted of the site that has given a transaction this stamp.
+    pub(in super::super) fn cut_of(&self, stamp: Versionstamp, group: &Group) -> Versionstamp {
+        let site = usize::from(group.site_of(stamp.partition()));
+        self.cut.get(site).copied().unwrap_or_default()
+    }
+
+    /// What all sites have that are not given up, but for the site `own`.
+    pub(in super::super) fn all_have(&self, own: usize) -> Versionstamp {
+        let counts = |site: &usize| *site != own && !self.given_up[*site];
+        let all = (0..self.cut.len()).filter(counts).map(|site| self.acknowledged[site]);
+        all.min().unwrap_or(Versionstamp(u64::MAX))
+    }
+}
+
+/// What transactions of this site have written, by commit time, as long as other sites may lack it.
+#[derive(Debug, Default)]
+pub(in super::super) struct Outbox {
+    transactions: BTreeMap<Versionstamp, Vec<Write>>,
+    bytes: usize,
+}
+
+/// What writes take up.
+pub(super) fn size(writes: &[Write]) -> usize {
+    let size = |write: &Write| write.key.len() + write.value.as_ref().map_or(0, Value::len);
+    64 + writes.iter().map(size).sum::<usize>()
+}
+
+impl Outbox {
+    pub(in super::super) fn insert(&mut self, commit: Versionstamp, writes: Vec<Write>) {
+        self.bytes += size(&writes);
+        if let Some(before) = self.transactions.insert(commit, writes) {
+            self.bytes -= size(&before);
+        }
+    }
+
+    /// Removes what has committed up to this. Returns the commit times.
+    pub(in super::super) fn remove_up_to(&mut self, to: Versionstamp) -> Vec<Versionstamp> {
+        let mut removed = Vec::new();
+        while let Some(first) = self.transactions.first_entry().filter(|first| *first.key() <= to) {
+            removed.push(*first.key());
+            self.bytes -= size(&first.remove());
+        }
+        removed
+    }
+
+    pub(in super::super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// What has committed after the first time and up to the second one.
+    pub(super) fn between(
+        &self,
+        after: Versionstamp,
+        to: Versionstamp,
+    ) -> impl Iterator<Item = (Versionstamp, &Vec<Write>)> {
+        let range =
+            if after < to { Some(self.transactions.range(after.next()..=to)) } else { None };
+        range.into_iter().flatten().map(|(commit, writes)| (*commit, writes))
+    }
+
+    /// The commit time of the last one up to this.
+    pub(super) fn last_up_to(&self, to: Versionstamp) -> Option<Versionstamp> {
+        self.transactions.range(..=to).next_back().map(|(commit, _)| *commit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch(first: u64, last: u64) -> Batch {
+        let needs = vec![Versionstamp(first); 3];
+        Batch { first: Versionstamp(first), last: Versionstamp(last), is_copy: false, needs }
+    }
+
+    #[test]
+    fn what_was_admitted_does_not_wait_and_nothing_is_received_twice() {
+        let mut sites = Sites::new(3);
+        sites.receive(1, Versionstamp(10), batch(3, 7));
+        sites.receive(1, Versionstamp(10), batch(3, 7));
+        sites.receive(1, Versionstamp(20), batch(12, 15));
+        assert_eq!(sites.waiting[1].len(), 2);
+        sites.admit(&[Versionstamp(0), Versionstamp(14), Versionstamp(30)], Versionstamp(50));
+        assert_eq!(sites.waiting[1], [batch(12, 15)]);
+        assert_eq!((sites.received[1], sites.received[2]), (Versionstamp(20), Versionstamp(30)));
+        let mut other = Sites::new(3);
+        assert!(sites.apply(5) && !sites.apply(5) && sites.apply(6));
+        other.take_over(&sites);
+        assert_eq!(other, sites);
+    }
+
+    #[test]
+    fn many_batches_are_put_together() {
+        let mut sites = Sites::new(3);
+        for i in 0..3000 {
+            sites.receive(1, Versionstamp(10 * i + 9), batch(10 * i, 10 * i + 5));
+        }
+        let waiting = &sites.waiting[1];
+        assert_eq!(
+            (waiting.len(), waiting.back()),
+            (
+                BATCHES_AT_MOST,
+                Some(&Batch {
+                    first: Versionstamp(10_230),
+                    last: Versionstamp(29_995),
+                    is_copy: false,
+                    needs: vec![Versionstamp(29_990); 3],
+                })
+            )
+        );
+    }
+}
