@@ -34,6 +34,9 @@ pub struct Settings {
     /// How long the leader of a partition may be silent before the other replicas elect another one, in milliseconds.
     /// Two round trips are added. A leader sends four heartbeats in this time. Default 200 ms.
     pub election_timeout_ms: u64,
+    /// How many bytes of keys and values each partition of a keyspace with several sites keeps for sites that can't be
+    /// reached. A site that lacks more copies all that has changed. Default 64 MiB.
+    pub site_backlog_bytes: u64,
 }
 
 const _: () = assert!(
@@ -53,6 +56,7 @@ impl Default for Settings {
             resident_keys: 4 << 20,
             thrifty: false,
             election_timeout_ms: 200,
+            site_backlog_bytes: 64 << 20,
         }
     }
 }

@@ -16,6 +16,7 @@ use crate::hash::{Purpose, generator};
 use crate::network::Network;
 use crate::node::{Host, Job, Node, Occurrence};
 use crate::port::{ClientPort, Time};
+use crate::reach::Placed;
 use crate::store::SimulatedStore;
 use crate::world::{Event, Kind, World};
 use crate::{Configuration, Fault, FaultId, Interceptor, Plan, Reach, Scheduled, Statistics};
@@ -150,15 +151,22 @@ impl<P: Protocol> Cluster<P> {
     /// If [`Group`] does not accept the number of replicas or partitions, or a node has no core.
     pub fn new(configuration: Configuration) -> Self {
         let Configuration { seed, replicas: members, clients, geography, .. } = configuration;
-        let replicas = members * usize::from(configuration.partitions);
+        let groups = usize::from(configuration.sites) * usize::from(configuration.partitions);
+        let replicas = members * groups;
         let total = replicas + clients;
-        let place = |number: usize| number.checked_sub(replicas).unwrap_or(number) % members;
+        let machine = |number: usize| match number.checked_sub(replicas) {
+            None => configuration.machine_of(number / members, number % members),
+            Some(client) => configuration.machine_near(client),
+        };
         let id = |number: usize| match number.checked_sub(replicas) {
             None => NodeId::replica((number / members) as u16, number % members),
             Some(client) => client_id(client),
         };
-        let nodes =
-            (0..total).map(|number| (id(number), geography.site_of(place(number)))).collect();
+        let placed = |number| {
+            let (machine, id) = (machine(number), id(number));
+            Placed { id, site: configuration.place_of_machine(machine), machine }
+        };
+        let nodes = (0..total).map(placed).collect();
         let random = generator(seed, Purpose::Network);
         let network = Network::new(&geography, configuration.network, nodes, replicas, random);
         let (costs, client_costs) = (configuration.costs, configuration.client_costs);
@@ -174,12 +182,12 @@ impl<P: Protocol> Cluster<P> {
             SimulatedStore::new(initial, P::Replica::stored, may_crash)
         };
         let replica = |number: usize| {
-            let (id, group) = (id(number), group(&configuration, number % members));
+            let (id, group) = (id(number), group(&configuration, machine(number)));
             let (actor, cores) = (P::replica(id, group, &settings), configuration.replica_cores);
             Node::new(number as u32, id, actor, (cores, costs), store(), &configuration)
         };
         let client = |i: usize| {
-            let actor = P::coordinator(group(&configuration, i % members), &settings);
+            let actor = P::coordinator(group(&configuration, machine(replicas + i)), &settings);
             let (number, cores) = (replicas + i, configuration.client_cores);
             let random = generator(seed, Purpose::Session(i as u64));
             let capacity = configuration.open_attempts;
@@ -363,7 +371,7 @@ impl<P: Protocol> Cluster<P> {
 
     /// Whether a machine is up.
     pub fn is_up(&self, member: usize) -> bool {
-        self.replicas[member].is_up()
+        self.replicas_on(member).all(|number| self.replicas[number].is_up())
     }
 
     /// Cuts these links now.
@@ -504,18 +512,23 @@ impl<P: Protocol> Cluster<P> {
         let mut replaced = core::mem::take(&mut self.replaced);
         replaced.retain(|other| self.lost_disks.contains(other) || !self.is_whole(*other));
         self.replaced = replaced;
-        let others = self.replaced.iter().filter(|other| **other != member).count();
+        let site = self.configuration.site_of_machine(member);
+        let is_other = |other: &&usize| {
+            **other != member && self.configuration.site_of_machine(**other) == site
+        };
+        let others = self.replaced.iter().filter(is_other).count();
         others < (self.configuration.replicas - 1) / 2
     }
 
     fn slow_disk(&mut self, member: usize, factor: u32) {
-        for replica in self.replicas.iter_mut().skip(member).step_by(self.configuration.replicas) {
-            replica.slow_disk(factor);
+        for number in self.replicas_on(member) {
+            self.replicas[number].slow_disk(factor);
         }
     }
 
     fn stop_machine(&mut self, member: usize, disk_is_lost: bool) {
-        for replica in self.replicas.iter_mut().skip(member).step_by(self.configuration.replicas) {
+        for number in self.replicas_on(member) {
+            let replica = &mut self.replicas[number];
             if replica.is_up() {
                 replica.crash();
             }
@@ -523,7 +536,7 @@ impl<P: Protocol> Cluster<P> {
                 replica.lose_disk();
             }
         }
-        let mut replicas = self.replicas.iter().skip(member).step_by(self.configuration.replicas);
+        let mut replicas = self.replicas_on(member).map(|number| &self.replicas[number]);
         let is_blank = self.rejoined.remove(&member) && replicas.any(|r| !r.has_records());
         if disk_is_lost || is_blank {
             self.lost_disks.insert(member);
@@ -554,7 +567,10 @@ impl<P: Protocol> Cluster<P> {
 
     /// The numbers of the replicas on a machine.
     fn replicas_on(&self, member: usize) -> impl Iterator<Item = usize> + use<P> {
-        (member..self.replicas.len()).step_by(self.configuration.replicas)
+        let Configuration { replicas, partitions, .. } = self.configuration;
+        let partitions = usize::from(partitions);
+        let first = (member / replicas) * partitions * replicas + member % replicas;
+        (0..partitions).map(move |partition| first + partition * replicas)
     }
 
     fn happen_to(&mut self, node: NodeId, occurrence: Occurrence<P::Message>) {
@@ -701,9 +717,13 @@ fn client_id(client: usize) -> NodeId {
 
 /// The groups as the `i`-th machine and its clients see them.
 fn group(configuration: &Configuration, i: usize) -> Group {
-    let geography = &configuration.geography;
-    let site = geography.site_of(i);
-    let nearest_first = geography.nearest_first(site, configuration.replicas);
-    Group::nearest_first(nearest_first, geography.longest_round_trip(site))
-        .with_partitions(configuration.partitions)
+    let (geography, site) = (&configuration.geography, configuration.place_of_machine(i));
+    let group = if configuration.sites == 1 {
+        let nearest_first = geography.nearest_first(site, configuration.replicas);
+        Group::nearest_first(nearest_first, geography.longest_round_trip(site))
+    } else {
+        Group::new(configuration.replicas, geography.round_trip(site, site))
+    };
+    let group = group.with_partitions(configuration.partitions);
+    group.at_site(configuration.site_of_machine(i), configuration.sites)
 }

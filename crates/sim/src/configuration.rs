@@ -14,13 +14,18 @@ use serried_model::{Geography, Key, Limits, Value};
 pub struct Configuration {
     /// The seed of all random choices.
     pub seed: u64,
-    /// How many replicas each partition has, an odd number of at most 63. The `i`-th replica of each partition is on
-    /// machine `i`, at `geography.site_of(i)`.
+    /// How many sites there are, each with a copy of all data and with machines of its own. Only for protocols that
+    /// offer sites. The `i`-th one is at `geography.site_of(i)`, with all its machines. If there is one, its machines
+    /// are spread over the geography.
+    pub sites: u16,
+    /// How many replicas each partition has at each site, an odd number of at most 63. The `i`-th replica of each
+    /// partition of site `s` is on machine `s * replicas + i`. If there is one site, machine `i` is at
+    /// `geography.site_of(i)`.
     pub replicas: usize,
-    /// How many partitions there are. The replicas of each have processors and disks of their own.
+    /// How many partitions there are at each site. The replicas of each have processors and disks of their own.
     pub partitions: u16,
-    /// How many clients there are, each with a coordinator of its own. Client `i` is at the site of machine `i %
-    /// replicas`.
+    /// How many clients there are, each with a coordinator of its own. Client `i` belongs to site `i % sites`. If there
+    /// is one site, it is where machine `i % replicas` is.
     pub clients: usize,
     /// The sites, and the delays between them.
     pub geography: Geography,
@@ -57,6 +62,7 @@ impl Default for Configuration {
     fn default() -> Self {
         Configuration {
             seed: 0,
+            sites: 1,
             replicas: 3,
             partitions: 1,
             clients: 1,
@@ -74,6 +80,39 @@ impl Default for Configuration {
             open_attempts: 1024,
             limits: Limits::default(),
         }
+    }
+}
+
+impl Configuration {
+    /// How many machines there are at all sites.
+    pub fn machines(&self) -> usize {
+        usize::from(self.sites) * self.replicas
+    }
+
+    /// The site of a machine.
+    pub fn site_of_machine(&self, machine: usize) -> u16 {
+        (machine / self.replicas) as u16
+    }
+
+    /// The site of the geography where a machine is.
+    pub(crate) fn place_of_machine(&self, machine: usize) -> usize {
+        match self.sites {
+            1 => self.geography.site_of(machine),
+            _ => self.geography.site_of(usize::from(self.site_of_machine(machine))),
+        }
+    }
+
+    /// A machine at the site of a client, in the same place.
+    pub(crate) fn machine_near(&self, client: usize) -> usize {
+        match self.sites {
+            1 => client % self.replicas,
+            sites => (client % usize::from(sites)) * self.replicas,
+        }
+    }
+
+    /// The machine of a replica.
+    pub(crate) fn machine_of(&self, group: usize, member: usize) -> usize {
+        group / usize::from(self.partitions) * self.replicas + member
     }
 }
 

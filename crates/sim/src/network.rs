@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 
 use rand::Rng;
 use serried_actor::{Random, Timestamp};
-use serried_model::{Geography, NodeId};
+use serried_model::Geography;
 
 use crate::hash::below;
+use crate::reach::Placed;
 use crate::{FaultId, NetworkFaults, Reach};
 
 /// The links between all nodes. Nodes are numbered densely: replicas first, then clients.
@@ -16,7 +17,7 @@ pub(crate) struct Network {
     random: Random,
     replicas: usize,
     /// Each node's identity and site.
-    nodes: Vec<(NodeId, usize)>,
+    nodes: Vec<Placed>,
     sites: usize,
     /// One-way delays between sites, row by row, in nanoseconds.
     delays_ns: Vec<u64>,
@@ -81,7 +82,7 @@ impl Network {
     pub(crate) fn new(
         geography: &Geography,
         faults: NetworkFaults,
-        nodes: Vec<(NodeId, usize)>,
+        nodes: Vec<Placed>,
         replicas: usize,
         random: Random,
     ) -> Network {
@@ -109,9 +110,7 @@ impl Network {
 
     /// Makes some links slower by a factor, or cuts them if it is `None`.
     pub(crate) fn disturb(&mut self, id: FaultId, reach: &Reach, slower: Option<f64>) {
-        let end = |(node, site): &(NodeId, usize)| {
-            (reach.from.contains(*node, *site), reach.to.contains(*node, *site))
-        };
+        let end = |node: &Placed| (reach.from.contains(node), reach.to.contains(node));
         let ends = self.nodes.iter().map(end).collect();
         self.disturbances.push(Disturbance { id, ends, both_ways: reach.both_ways, slower });
     }
@@ -126,7 +125,7 @@ impl Network {
         if from == to {
             return Route { arrives: Some(now + held_up), ..Route::default() };
         }
-        let (from_site, to_site) = (self.nodes[from as usize].1, self.nodes[to as usize].1);
+        let (from_site, to_site) = (self.nodes[from as usize].site, self.nodes[to as usize].site);
         let mut delay_ns = self.delays_ns[from_site * self.sites + to_site];
         // If several faults slow the link down, the greatest factor counts. With the product a message could take very
         // long, and because a link keeps messages in order, it would hold up others long after everything has healed.
@@ -186,6 +185,8 @@ impl Network {
 
 #[cfg(test)]
 mod tests {
+    use serried_model::NodeId;
+
     use super::*;
     use crate::Side;
     use crate::hash::{Purpose, generator};
@@ -196,7 +197,9 @@ mod tests {
     fn network(faults: NetworkFaults) -> Network {
         let geography = Geography::named("glo").unwrap();
         let id = |i| if i < 3 { NodeId(i) } else { NodeId(NodeId::FIRST_COORDINATOR + i - 3) };
-        let nodes = (0..6).map(|i| (id(i), i as usize % 3)).collect();
+        let placed = |i| (id(i), i as usize % 3);
+        let nodes =
+            (0..6).map(placed).map(|(id, site)| Placed { id, site, machine: site }).collect();
         Network::new(&geography, faults, nodes, 3, generator(3, Purpose::Network))
     }
 

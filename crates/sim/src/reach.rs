@@ -2,6 +2,17 @@
 
 use serried_model::NodeId;
 
+/// A node, and where it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Placed {
+    /// The node.
+    pub id: NodeId,
+    /// Its site in the geography.
+    pub site: usize,
+    /// The machine that a replica is on. A client is near it.
+    pub machine: usize,
+}
+
 /// Some of the nodes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Side {
@@ -36,13 +47,13 @@ impl Side {
         Side::Except(Box::new(self))
     }
 
-    /// Whether `node`, which is at `site`, is on this side.
-    pub fn contains(&self, node: NodeId, site: usize) -> bool {
+    /// Whether a node is on this side.
+    pub fn contains(&self, node: &Placed) -> bool {
         match self {
-            Side::Sites(sites) => sites.contains(&site),
-            Side::Nodes(nodes) => nodes.contains(&node),
-            Side::Members(members) => !node.is_coordinator() && members.contains(&node.member()),
-            Side::Except(side) => !side.contains(node, site),
+            Side::Sites(sites) => sites.contains(&node.site),
+            Side::Nodes(nodes) => nodes.contains(&node.id),
+            Side::Members(members) => !node.id.is_coordinator() && members.contains(&node.machine),
+            Side::Except(side) => !side.contains(node),
         }
     }
 }
@@ -82,11 +93,14 @@ mod tests {
     #[test]
     fn the_rest_is_everyone_who_is_not_on_the_side() {
         let side = Side::replicas([1]);
-        assert!(side.contains(NodeId(1), 0) && !side.contains(NodeId(0), 1));
-        assert!(side.contains(NodeId::replica(3, 1), 0));
-        assert!(!side.contains(NodeId(NodeId::FIRST_COORDINATOR + 1), 0));
+        let placed = |id, site, machine| Placed { id, site, machine };
+        let (one, other) = (placed(NodeId(1), 0, 1), placed(NodeId(0), 1, 0));
+        assert!(side.contains(&one) && !side.contains(&other));
+        assert!(side.contains(&placed(NodeId::replica(3, 1), 0, 1)));
+        assert!(!side.contains(&placed(NodeId::replica(3, 1), 0, 4)), "it is at another site");
+        assert!(!side.contains(&placed(NodeId(NodeId::FIRST_COORDINATOR + 1), 0, 1)));
         let rest = side.rest();
-        assert!(!rest.contains(NodeId(1), 0) && rest.contains(NodeId(0), 1));
-        assert!(Side::site(2).contains(NodeId(0), 2) && !Side::site(2).contains(NodeId(2), 0));
+        assert!(!rest.contains(&one) && rest.contains(&other));
+        assert!(Side::site(1).contains(&other) && !Side::site(1).contains(&one));
     }
 }

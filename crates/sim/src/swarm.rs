@@ -35,6 +35,8 @@ pub struct Swarm {
     pub deaths: bool,
     /// The greatest jump of any node's clock.
     pub jumps: Duration,
+    /// Whether sites may be cut off from each other. Needs several sites.
+    pub cut_sites: bool,
 }
 
 impl Default for Swarm {
@@ -51,6 +53,7 @@ impl Default for Swarm {
             blackouts: false,
             deaths: false,
             jumps: Duration::ZERO,
+            cut_sites: false,
         }
     }
 }
@@ -115,13 +118,23 @@ impl Swarm {
             schedule(random, most, &|random| Fault::ClientDeath(client(random)));
         }
         if configuration.disk != crate::Disk::MEMORY {
-            let member = |random: &mut Random| random.random_range(0..configuration.replicas);
+            let member = |random: &mut Random| random.random_range(0..configuration.machines());
             schedule(random, 3, &|random| {
                 Fault::SlowDisk(member(random), power(random, 2, 100) as u32)
             });
         }
         if self.crashes && self.strikes(random) {
             self.crash(configuration, shortest, random, &mut plan.faults);
+        }
+        if self.cut_sites && configuration.sites > 1 && self.strikes(random) {
+            for _ in 0..random.random_range(1..=3) {
+                let fault = Fault::Partition(between_sites(configuration, random));
+                let (begins, ends) = match on(random) {
+                    true => self.most_of_the_time(random),
+                    false => self.window(shortest, random),
+                };
+                plan.faults.push(Scheduled { begins, ends, fault });
+            }
         }
         plan
     }
@@ -147,20 +160,29 @@ impl Swarm {
         random: &mut Random,
         faults: &mut Vec<Scheduled>,
     ) {
-        let replicas = configuration.replicas;
+        let (replicas, sites) = (configuration.replicas, configuration.sites);
         let most_down = (replicas - 1) / 2;
+        // Without several sites nothing is drawn for them: seeds keep their plans.
+        let machine = |random: &mut Random| match sites {
+            1 => random.random_range(0..replicas),
+            _ => random.random_range(0..configuration.machines()),
+        };
         let mut crashes: Vec<Scheduled> = Vec::new();
         if self.absences && most_down > 0 && self.strikes(random) {
             let (begins, ends) = self.most_of_the_time(random);
-            let fault = Fault::Crash(random.random_range(0..replicas));
+            let fault = Fault::Crash(machine(random));
             crashes.push(Scheduled { begins, ends, fault });
         }
         for _ in 0..random.random_range(1..=4) {
             let (begins, ends) = self.window(shortest, random);
-            let replica = random.random_range(0..replicas);
-            let overlapping =
-                crashes.iter().filter(|other| other.begins <= ends && begins <= other.ends);
-            if overlapping.count() < most_down {
+            let replica = machine(random);
+            let site = configuration.site_of_machine(replica);
+            let is_overlapping = |other: &&Scheduled| {
+                let Fault::Crash(machine) = other.fault else { return false };
+                let is_same_site = configuration.site_of_machine(machine) == site;
+                is_same_site && other.begins <= ends && begins <= other.ends
+            };
+            if crashes.iter().filter(is_overlapping).count() < most_down {
                 crashes.push(Scheduled { begins, ends, fault: Fault::Crash(replica) });
             }
         }
@@ -177,7 +199,16 @@ impl Swarm {
         if self.blackouts && self.strikes(random) {
             for _ in 0..random.random_range(1..=2) {
                 let begins = self.window(shortest, random).0;
-                for member in 0..replicas {
+                // Those of one site, or of all.
+                let down = match sites {
+                    1 => 0..replicas,
+                    _ if on(random) => 0..configuration.machines(),
+                    _ => {
+                        let first = usize::from(random.random_range(0..sites)) * replicas;
+                        first..first + replicas
+                    }
+                };
+                for member in down {
                     let length = power(random, 1, self.lasts.as_nanos() as u64 / 4);
                     let ends = Timestamp((begins.0 + length).min(self.lasts.as_nanos() as u64));
                     faults.push(Scheduled { begins, ends, fault: Fault::Crash(member) });
@@ -221,8 +252,8 @@ fn reach(configuration: &Configuration, random: &mut Random) -> Reach {
     let side = match random.random_range(0..4) {
         0 => Side::site(random.random_range(0..configuration.geography.sites.len())),
         1 => Side::node(node(configuration, random)),
-        2 => Side::replicas([random.random_range(0..configuration.replicas)]),
-        _ => Side::replicas((0..configuration.replicas).filter(|_| on(random))),
+        2 => Side::replicas([random.random_range(0..configuration.machines())]),
+        _ => Side::replicas((0..configuration.machines()).filter(|_| on(random))),
     };
     match random.random_range(0..4) {
         0 => Reach::one_way(side.clone(), side.rest()),
@@ -231,11 +262,29 @@ fn reach(configuration: &Configuration, random: &mut Random) -> Reach {
     }
 }
 
+/// Draws links between sites: those around one, or those between two, in one direction or both.
+fn between_sites(configuration: &Configuration, random: &mut Random) -> Reach {
+    let sites = usize::from(configuration.sites);
+    let one = random.random_range(0..sites);
+    let other = (one + random.random_range(1..sites)) % sites;
+    let side = |site| Side::site(configuration.geography.site_of(site));
+    match random.random_range(0..4) {
+        0 => Reach::one_way(side(one), side(other)),
+        1 => Reach::between(side(one), side(other)),
+        _ => Reach::around(side(one)),
+    }
+}
+
 /// Draws a node.
 fn node(configuration: &Configuration, random: &mut Random) -> NodeId {
-    let Configuration { replicas, clients, .. } = *configuration;
+    let Configuration { clients, replicas: members, .. } = *configuration;
+    let replicas = configuration.machines();
     let number = random.random_range(0..replicas + clients);
     match number.checked_sub(replicas) {
+        None if configuration.sites > 1 => {
+            let first = configuration.site_of_machine(number) * configuration.partitions;
+            NodeId::replica(first, number % members)
+        }
         None => NodeId(number as u64),
         Some(client) => NodeId(NodeId::FIRST_COORDINATOR + client as u64),
     }

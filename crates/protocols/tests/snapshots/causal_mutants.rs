@@ -5,11 +5,14 @@ use serried_actor::{Group, Protocol, Settings};
 use serried_model::{Guarantee, NodeId, Snapshots};
 use serried_protocols::{Mutated, eiger, eiger_port};
 
-use super::mutants::is_caught;
+use super::mutants::{is_caught, is_caught_with_sites};
 
 /// Eiger or Eiger-PORT with a mistake, and a test that finds it.
 macro_rules! broken_causal {
     ($module:ident, $reads:ident, $mutation:ident, $crashes:literal, $test:ident) => {
+        broken_causal!($module, $reads, $mutation, is_caught, $crashes, $test);
+    };
+    ($module:ident, $reads:ident, $mutation:ident, $caught:ident, $crashes:literal, $test:ident) => {
         #[test]
         fn $test() {
             struct Broken;
@@ -35,7 +38,7 @@ macro_rules! broken_causal {
                 }
             }
 
-            assert!(is_caught::<Broken>($crashes));
+            assert!($caught::<Broken>($crashes));
         }
     };
 }
@@ -95,4 +98,28 @@ broken_causal!(
     VotesIgnored,
     false,
     an_eiger_whose_coordinator_ignores_the_times_of_votes_is_caught
+);
+broken_causal!(
+    eiger_port,
+    AtSafeTime,
+    DependenciesIgnored,
+    is_caught_with_sites,
+    false,
+    an_eiger_port_that_admits_what_depends_on_something_that_is_not_here_is_caught
+);
+broken_causal!(
+    eiger_port,
+    AtSafeTime,
+    DeletesForgotten,
+    is_caught_with_sites,
+    false,
+    an_eiger_port_that_forgets_a_delete_before_a_site_has_it_is_caught
+);
+broken_causal!(
+    eiger_port,
+    AtSafeTime,
+    CutAsMaximum,
+    is_caught_with_sites,
+    false,
+    an_eiger_port_that_admits_what_not_all_partitions_have_is_caught
 );

@@ -22,15 +22,20 @@ use trial::Trial;
 /// Runs trials of one protocol.
 struct Trials {
     crashes: bool,
+    /// Whether there are several sites.
+    sites: bool,
 }
 
 impl Visitor<Snapshots> for Trials {
     type Output = ();
 
     fn visit<P: Protocol<Family = Snapshots>>(self) {
+        if self.sites && !P::OFFERS.sites {
+            return;
+        }
         let (mut operations, mut omitted) = (0, 0);
         for seed in seeds(40) {
-            let trial = Trial { seed, crashes: self.crashes };
+            let trial = Trial { seed, crashes: self.crashes, sites: self.sites };
             let outcome = trial.run::<P>();
             if let Some(wrong) = outcome.wrong {
                 panic!("seed {seed} under {}\n{wrong}", trial.replay::<P>());
@@ -43,7 +48,7 @@ impl Visitor<Snapshots> for Trials {
     }
 }
 
-fn try_all(crashes: bool) {
+fn try_all(crashes: bool, sites: bool) {
     let only = std::env::var("SERRIED_PROTOCOL").ok();
     if let Some(only) = &only {
         let family = info(only).map(|info| info.family);
@@ -51,18 +56,28 @@ fn try_all(crashes: bool) {
     }
     let is_wanted = |name: &str| only.as_ref().is_none_or(|only| only == name);
     for protocol in promising(FamilyName::Snapshots).filter(|protocol| is_wanted(protocol.name)) {
-        visit(protocol.name, Trials { crashes }).unwrap();
+        visit(protocol.name, Trials { crashes, sites }).unwrap();
     }
 }
 
 #[test]
 fn snapshots_keep_their_guarantee_and_everything_finishes_under_network_faults_and_pauses() {
-    try_all(false);
+    try_all(false, false);
 }
 
 #[test]
 fn snapshots_keep_their_guarantee_and_everything_finishes_whatever_goes_wrong() {
-    try_all(true);
+    try_all(true, false);
+}
+
+#[test]
+fn sites_keep_their_guarantee_and_converge_under_network_faults_and_pauses() {
+    try_all(false, true);
+}
+
+#[test]
+fn sites_keep_their_guarantee_and_converge_whatever_goes_wrong() {
+    try_all(true, true);
 }
 
 struct Twice;
@@ -72,10 +87,13 @@ impl Visitor<Snapshots> for Twice {
 
     fn visit<P: Protocol<Family = Snapshots>>(self) {
         for seed in 0..4 {
-            let trial = Trial { seed, crashes: true };
-            let (first, second) = (trial.run::<P>(), trial.run::<P>());
-            assert_eq!(first.hash, second.hash, "{}", trial.replay::<P>());
-            assert_eq!(first.history, second.history);
+            let trial = Trial { seed, crashes: true, sites: false };
+            let trials = [trial, Trial { sites: P::OFFERS.sites, ..trial }];
+            for trial in trials {
+                let (first, second) = (trial.run::<P>(), trial.run::<P>());
+                assert_eq!(first.hash, second.hash, "{}", trial.replay::<P>());
+                assert_eq!(first.history, second.history);
+            }
         }
     }
 }

@@ -43,16 +43,22 @@ macro_rules! broken {
 
 /// Whether the suite catches what is wrong with `P`.
 pub(crate) fn is_caught<P: Protocol<Family = Snapshots>>(crashes: bool) -> bool {
-    is_caught_with::<P>(crashes, |_, _| Vec::new())
+    is_caught_with::<P>(crashes, false, |_, _| Vec::new())
+}
+
+/// Whether the suite catches it if there are several sites.
+pub(crate) fn is_caught_with_sites<P: Protocol<Family = Snapshots>>(crashes: bool) -> bool {
+    is_caught_with::<P>(crashes, true, |_, _| Vec::new())
 }
 
 /// The same with more faults.
 fn is_caught_with<P: Protocol<Family = Snapshots>>(
     crashes: bool,
+    sites: bool,
     more: fn(usize, Duration) -> Vec<Scheduled>,
 ) -> bool {
     let caught = (0..1000).find(|&seed| {
-        let wrong = Trial { seed, crashes }.run_with::<P>(more).wrong;
+        let wrong = Trial { seed, crashes, sites }.run_with::<P>(more).wrong;
         wrong.is_some_and(|wrong| !wrong.starts_with("the checker gave up"))
     });
     println!("{} is caught with seed {caught:?}", P::NAME);
@@ -161,13 +167,13 @@ broken_seo!(
 broken_seo!(
     DoesNotConfirm,
     ReadsNotConfirmed,
-    is_caught_with::<DoesNotConfirm>(false, in_turn),
+    is_caught_with::<DoesNotConfirm>(false, false, in_turn),
     a_port_seo_whose_leaders_do_not_confirm_reads_is_caught
 );
 broken_seo!(
     DoesNotHandOutAgain,
     NotHandedOutAgain,
-    is_caught_with::<DoesNotHandOutAgain>(false, step_by_step),
+    is_caught_with::<DoesNotHandOutAgain>(false, false, step_by_step),
     a_port_seo_whose_new_sequencer_does_not_hand_out_the_last_batch_again_is_caught
 );
 broken_seo!(

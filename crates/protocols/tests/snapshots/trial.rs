@@ -1,6 +1,6 @@
 //! A trial: clients with sessions, and what goes wrong.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rand::{RngExt, SeedableRng};
@@ -11,12 +11,15 @@ use serried_history::{
     check_process_ordered_with, check_serializable_with, check_strict_serializable_with,
 };
 use serried_model::snapshots::VersionClocks;
-use serried_model::{Geography, Guarantee, Snapshots};
+use serried_model::{Geography, Guarantee, Key, Snapshots};
 use serried_session::SnapshotOptions;
 use serried_sim::{Cluster, Configuration, Disk, Scheduled, Swarm};
 use serried_workload::{SnapshotLoop, SnapshotMix, attribute};
 
 use super::support;
+
+/// For how long nothing is requested before sites are compared.
+const QUIET: Duration = Duration::from_secs(10);
 
 /// By then everything has to have finished.
 const LIMIT: Timestamp = Timestamp(120_000_000_000);
@@ -26,6 +29,8 @@ pub(crate) struct Trial {
     pub(crate) seed: u64,
     /// Whether replicas crash and clients die, and not only the network fails.
     pub(crate) crashes: bool,
+    /// Whether there are several sites, which are cut off from each other now and then.
+    pub(crate) sites: bool,
 }
 
 /// What is different from one trial to another, besides its faults. Each is drawn for itself.
@@ -52,6 +57,10 @@ struct Choices {
     moves: bool,
     /// Whether a replica is away for long now and then.
     absences: bool,
+    /// How many sites there are, if there are several.
+    sites: u16,
+    /// How much is kept for sites that can't be reached, if there are several.
+    backlog_bytes: u64,
 }
 
 impl Choices {
@@ -74,6 +83,8 @@ impl Choices {
             moves: below(3) == 0,
             absences: below(3) == 0,
             most_written: [1, 2, 4][below(3)],
+            sites: [2, 3, 3][below(3)],
+            backlog_bytes: [0, 500, 5_000, 64 << 20][below(4)],
         }
     }
 }
@@ -97,7 +108,13 @@ impl Trial {
         more: impl Fn(usize, Duration) -> Vec<Scheduled>,
     ) -> Outcome {
         let seed = self.seed;
-        let choices = Choices::drawn(seed);
+        let mut choices = Choices::drawn(seed);
+        if self.sites {
+            choices.replicas = choices.replicas.min(3);
+            choices.partitions = choices.partitions.min(4);
+        } else {
+            choices.sites = 1;
+        }
         let faults_last = Duration::from_millis(if choices.place == "lan" { 100 } else { 1000 });
         let disk = Disk {
             append: Duration::from_micros(5),
@@ -108,13 +125,16 @@ impl Trial {
             resident_keys: if choices.evicts { 2 } else { 1000 },
             thrifty: choices.thrifty,
             election_timeout_ms: if choices.elects_soon { 2 } else { 20 },
+            site_backlog_bytes: choices.backlog_bytes,
             ..Settings::default()
         };
         let configuration = Configuration {
             seed,
+            sites: choices.sites,
             replicas: choices.replicas,
             partitions: choices.partitions,
-            clients: choices.clients,
+            // Each site has one more, which reads at last.
+            clients: choices.clients + if self.sites { usize::from(choices.sites) } else { 0 },
             geography: Geography::named(choices.place).unwrap(),
             disk: if self.crashes { disk } else { Disk::MEMORY },
             settings,
@@ -132,16 +152,18 @@ impl Trial {
             blackouts: self.crashes && choices.absences,
             deaths: self.crashes,
             jumps: if self.crashes { faults_last } else { Duration::ZERO },
+            cut_sites: true,
             ..Swarm::default()
         };
         let mut plan = swarm.plan(&configuration);
         plan.faults.extend(more(choices.replicas, faults_last));
         let configuration = plan.apply_to(configuration);
-        let clients = configuration.clients;
+        let clients = choices.clients;
         let mut cluster = Cluster::<P>::new(configuration);
         cluster.follow(&plan);
         let recorder = Arc::new(Recorder::new());
         let deadline = Duration::from_millis(if choices.impatient { 30 } else { 60_000 });
+        let stop = Timestamp(0) + faults_last * 2;
         let options = SnapshotOptions { deadline, freshness: choices.freshness };
         for client in 0..clients {
             // A front end that knows nothing yet. Those of other clients may be dead.
@@ -164,9 +186,20 @@ impl Trial {
                 front_ends,
                 client: client as u64,
                 seed,
-                stop: Timestamp(0) + faults_last * 2,
+                stop,
             };
             cluster.spawn(client, client_loop.run());
+        }
+        let last_reads = Arc::new(Mutex::new(Vec::new()));
+        for client in clients..cluster.configuration().clients {
+            let (keyspace, reads) = (cluster.keyspace(client), last_reads.clone());
+            let keys: Vec<Key> =
+                (0..choices.keys).map(|key| Key::from(key.to_be_bytes())).collect();
+            cluster.spawn(client, async move {
+                keyspace.sleep_until(stop + QUIET).await;
+                let found = keyspace.read_only(keys).await.map_err(|error| error.to_string());
+                reads.lock().unwrap().push(found);
+            });
         }
         support::trace(&mut cluster);
         let stalled = cluster.run_until_done(LIMIT).err().map(|stalled| stalled.to_string());
@@ -175,6 +208,11 @@ impl Trial {
         let history = Arc::into_inner(recorder).expect("all clients are done").into_history();
         let history = attribute(history);
         let wrong = stalled.or_else(|| judge(P::GUARANTEE, &history).err());
+        let last_reads = last_reads.lock().unwrap();
+        let differ = last_reads.iter().find(|read| read.is_err() || **read != last_reads[0]);
+        let differ =
+            differ.map(|read| format!("sites differ at last: {:?}, {read:?}", last_reads[0]));
+        let wrong = wrong.or(differ);
         let is_omitted = |event: &&serried_history::Event| {
             event.kind == EventKind::Ok
                 && event.version.is_some_and(|version| version.timestamp_us % 2 == 1)
@@ -186,10 +224,11 @@ impl Trial {
     /// The command that runs this trial alone.
     pub(crate) fn replay<P: Protocol<Family = Snapshots>>(&self) -> String {
         format!(
-            "{}; replay with SERRIED_PROTOCOL={} SERRIED_FIRST_SEED={} SERRIED_SEEDS=1 cargo test -p serried-protocols --test snapshots",
+            "{}; replay with SERRIED_PROTOCOL={} SERRIED_FIRST_SEED={} SERRIED_SEEDS=1 cargo test -p serried-protocols --test snapshots{}",
             P::NAME,
             P::NAME,
-            self.seed
+            self.seed,
+            if self.sites { " sites" } else { "" }
         )
     }
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serried_model::{Key, Value, Versionstamp, Write};
 
 use super::message::TransactionId;
-use super::sites::Sites;
+use super::sites::{Kept, Sites};
 use crate::frameworks::replicated_log::Last;
 use crate::frameworks::stored_names::ESCAPE;
 
@@ -27,7 +27,7 @@ pub(super) enum Cell {
     /// What is known of other sites.
     Sites(Sites),
     /// What a transaction of this site has written here, which other sites perhaps lack.
-    Outgoing(Vec<Write>),
+    Outgoing(Kept),
 }
 
 /// What a key has.

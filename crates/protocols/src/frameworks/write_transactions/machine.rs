@@ -11,11 +11,11 @@ use super::cell::{
     Cell, Partition, Received, Transaction, Version, Versions, before_transactions, coordinator,
     name_of_outgoing, name_of_sites, name_of_transaction, outgoing_of_name, transaction_of_name,
 };
-use super::message::{End, Entry, TransactionId};
+use super::message::{Batch, End, Entry, TransactionId};
 use super::open::Open;
 use super::replica::Replica;
 use super::serving::Serving;
-use super::sites::{Batch, Outbox, Sites};
+use super::sites::{Kept, Outbox, Sites};
 use crate::Mutated;
 use crate::frameworks::replicated_log::{Ballot, Chosen, Led, StateMachine};
 use crate::frameworks::stamp_clock::ahead;
@@ -117,7 +117,7 @@ impl Machine {
                     (Some(id), _, Cell::Transaction(transaction)) => {
                         transactions.insert(id, transaction);
                     }
-                    (_, Some(commit), Cell::Outgoing(writes)) => outbox.insert(commit, writes),
+                    (_, Some(commit), Cell::Outgoing(kept)) => outbox.insert(commit, kept),
                     _ => {}
                 }
             });
@@ -219,9 +219,11 @@ impl Machine {
             }
             return;
         }
+        // Its session has seen nothing that is admitted later.
+        let kept = Kept { needs: self.sites.cut.clone(), writes: writes.to_vec() };
         let cell = self.cells.change(&name_of_outgoing(commit), position, store);
-        *cell = Cell::Outgoing(writes.to_vec());
-        self.outbox.insert(commit, writes.to_vec());
+        *cell = Cell::Outgoing(kept.clone());
+        self.outbox.insert(commit, kept);
     }
 
     /// The entry of a slot, whose record is at a position, changes what is known of other sites. Returns false if it has
@@ -419,10 +421,14 @@ fn settle(
     let (admitted, received): (Vec<_>, Vec<_>) =
         core::mem::take(&mut versions.received).into_iter().partition(is_admitted);
     versions.received = received;
-    for Received { value, stamp } in admitted {
+    let version = |Received { value, stamp }| {
         let from = serving.as_ref().and_then(|s| s.admitted_from(site(stamp), stamp));
         let commit = from.unwrap_or(sites.cut_at);
-        let version = Version { value, commit, session: 0, elsewhere: Some(stamp) };
+        Version { value, commit, session: 0, elsewhere: Some(stamp) }
+    };
+    let mut admitted: Vec<Version> = admitted.into_iter().map(version).collect();
+    admitted.sort_by_key(|version| (version.commit, version.stamp()));
+    for version in admitted {
         put(key, version, versions, serving);
     }
 }
@@ -514,24 +520,31 @@ impl StateMachine<Replica> for Machine {
                     self.forget(cx.store());
                 }
             }
-            Entry::Receive { site, needs, .. }
-                if !self.has_site(*site) || needs.len() != self.sites.cut.len() => {}
+            Entry::Receive { site, runs, .. }
+                if !self.has_site(*site)
+                    || runs.iter().any(|run| run.needs.len() != self.sites.cut.len()) => {}
             Entry::Part { site, end, .. }
                 if !self.has_site(*site)
                     || end.as_ref().is_some_and(|end| end.needs.len() != self.sites.cut.len()) => {}
             Entry::GiveUp(site) | Entry::TakeBack(site, _) if !self.has_site(*site) => {}
-            Entry::Receive { site, to, needs, transactions } => {
-                let all = transactions.iter();
-                let versions =
-                    all.flat_map(|one| one.writes.iter().map(|write| (one.commit, write)));
-                self.receive(versions, position, cx);
-                if self.change_sites((chosen.slot, position))
-                    && let [first, ..] = &transactions[..]
-                    && let Some(last) = transactions.last()
-                {
-                    let (first, last, needs) = (first.commit, last.commit, needs.clone());
-                    let batch = Batch { first, last, is_copy: false, needs };
-                    self.sites.receive(usize::from(*site), *to, batch);
+            Entry::Receive { site, to, runs } => {
+                let is_new = self.change_sites((chosen.slot, position));
+                for run in runs {
+                    let all = run.transactions.iter();
+                    let versions =
+                        all.flat_map(|one| one.writes.iter().map(|write| (one.commit, write)));
+                    self.receive(versions, position, cx);
+                    if let (Some(first), Some(last)) =
+                        (run.transactions.first(), run.transactions.last())
+                        && is_new
+                    {
+                        let (first, last, needs) = (first.commit, last.commit, run.needs.clone());
+                        let batch = Batch { first, last, is_copy: false, needs };
+                        self.sites.receive(usize::from(*site), last.min(*to), batch);
+                    }
+                }
+                if is_new {
+                    self.sites.reach(usize::from(*site), *to);
                 }
                 self.events.push_back(Event::Received(*site));
             }
@@ -650,9 +663,9 @@ impl StateMachine<Replica> for Machine {
                 self.cells.put(name, Cell::Sites(self.sites.clone()), store);
                 self.drop_outgoing(store);
             }
-            (Cell::Outgoing(writes), false, None) => {
+            (Cell::Outgoing(kept), false, None) => {
                 let Some(commit) = outgoing_of_name(name.as_bytes()) else { return false };
-                self.outbox.insert(commit, writes.clone());
+                self.outbox.insert(commit, kept.clone());
                 self.cells.put(name, state, store);
             }
             _ => return false,

@@ -131,8 +131,21 @@ impl Clock {
 pub struct Found {
     /// The value, if there was one.
     pub value: Option<Value>,
-    /// The commit time of the transaction that it is from.
+    /// The commit time of the transaction that it is from. If that is of another site, it is that of its admission.
     pub commit: Versionstamp,
+    /// The commit time at the site that it is from, if that is another one.
+    pub elsewhere: Option<Versionstamp>,
+}
+
+impl Found {
+    /// The commit time at the site that it is from, which names the version.
+    pub(super) fn stamp(&self) -> Versionstamp {
+        self.elsewhere.unwrap_or(self.commit)
+    }
+
+    fn bytes(&self) -> u32 {
+        self.commit.bytes() + self.elsewhere.map_or(0, Versionstamp::bytes)
+    }
 }
 
 /// What a key has, and until when at least.
@@ -225,11 +238,11 @@ impl Answer {
     pub(super) fn metadata_bytes(&self) -> u32 {
         let of_answer = match self {
             Answer::Values { found, checked, .. } => {
-                let commits: u32 = found.iter().map(|found| found.commit.bytes()).sum();
+                let commits: u32 = found.iter().map(Found::bytes).sum();
                 commits + CHECK_BYTES * checked
             }
             Answer::Latest { found, .. } => {
-                let bytes = |valid: &Valid| valid.found.commit.bytes() + valid.until.bytes();
+                let bytes = |valid: &Valid| valid.found.bytes() + valid.until.bytes();
                 found.iter().map(bytes).sum()
             }
             _ => 0,
@@ -287,6 +300,28 @@ pub struct Outgoing {
     pub writes: Vec<Write>,
 }
 
+/// Transactions that follow one another.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Run {
+    /// By site, up to when they may depend on that site.
+    pub needs: Vec<Versionstamp>,
+    /// The transactions, in the order of their commit times.
+    pub transactions: Vec<Outgoing>,
+}
+
+/// Transactions of another site that are here and not admitted.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Batch {
+    /// The commit time of the first one.
+    pub first: Versionstamp,
+    /// The commit time of the last one.
+    pub last: Versionstamp,
+    /// Whether they are a copy, which can only be admitted as a whole.
+    pub is_copy: bool,
+    /// By site, up to when they may depend on that site.
+    pub needs: Vec<Versionstamp>,
+}
+
 /// What leaders tell each other about what other sites have written.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Across {
@@ -298,10 +333,8 @@ pub enum Across {
         after: Versionstamp,
         /// With this it has all that has committed up to this, and nothing else ever will.
         to: Versionstamp,
-        /// By site, up to when it depends on that site.
-        needs: Vec<Versionstamp>,
         /// The transactions, in the order of their commit times.
-        transactions: Vec<Outgoing>,
+        runs: Vec<Run>,
     },
     /// The answer.
     Shipped {
@@ -352,15 +385,13 @@ pub struct End {
     pub needs: Vec<Versionstamp>,
 }
 
-/// What a partition could admit, by site.
+/// What a partition has of other sites, by site.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Report {
-    /// All that has committed up to this is here, and what it depends on is admitted.
-    pub ready: Vec<Versionstamp>,
-    /// The last transaction among that, if it is not admitted.
-    pub last: Vec<Versionstamp>,
-    /// If more is admitted than before, then at least up to this.
-    pub least: Vec<Versionstamp>,
+    /// All that has committed up to this is here.
+    pub here: Vec<Versionstamp>,
+    /// What of that is not admitted.
+    pub waiting: Vec<Vec<Batch>>,
 }
 
 /// An entry of the log.
@@ -420,10 +451,8 @@ pub enum Entry {
         site: u16,
         /// With this, all is here that has committed there up to this.
         to: Versionstamp,
-        /// By site, up to when it depends on that site.
-        needs: Vec<Versionstamp>,
         /// The transactions, in the order of their commit times.
-        transactions: Vec<Outgoing>,
+        runs: Vec<Run>,
     },
     /// Other sites have what has committed here, up to these times.
     Acknowledged(Vec<Versionstamp>),
@@ -451,8 +480,9 @@ impl replicated_log::Entry for Entry {
             Entry::Write { writes, .. }
             | Entry::Prepare { writes, .. }
             | Entry::Decide { writes, .. } => writes.iter().map(size).sum(),
-            Entry::Receive { transactions, .. } => {
-                transactions.iter().flat_map(|one| &one.writes).map(size).sum()
+            Entry::Receive { runs, .. } => {
+                let all = runs.iter().flat_map(|run| &run.transactions);
+                all.flat_map(|one| &one.writes).map(size).sum()
             }
             Entry::Part { versions, .. } => versions.iter().map(|(_, write)| size(write)).sum(),
             Entry::Finish(ids) => ids.len() * size_of::<TransactionId>(),

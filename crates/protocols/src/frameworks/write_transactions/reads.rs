@@ -24,7 +24,7 @@ pub(super) struct Checking {
 const PLACE_BITS: u32 = 16;
 
 fn found(version: &Version) -> Found {
-    Found { value: version.value.clone(), commit: version.commit }
+    Found { value: version.value.clone(), commit: version.commit, elsewhere: version.elsewhere }
 }
 
 /// The latest version of other sites that is admitted with a cut.
@@ -106,7 +106,7 @@ impl Replica {
             let Received { value, stamp } = admitted_version?;
             let site = usize::from(self.group.site_of(stamp.partition()));
             let commit = serving.admitted_from(site, *stamp)?;
-            Some(Found { value: value.clone(), commit })
+            Some(Found { value: value.clone(), commit, elsewhere: Some(*stamp) })
         };
         if is_before_admitted(latest) {
             return admitted_found();
@@ -319,8 +319,8 @@ impl Replica {
                     None => return,
                 };
                 let write = writes.iter().find(|write| write.key == *key);
-                if let Some(Write { value, .. }) = write.filter(|_| commit > version.commit) {
-                    version = Found { value: value.clone(), commit };
+                if let Some(Write { value, .. }) = write.filter(|_| commit > version.stamp()) {
+                    version = Found { value: value.clone(), commit, elsewhere: None };
                 }
             }
             all.push(version);

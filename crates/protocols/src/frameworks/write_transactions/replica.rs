@@ -75,7 +75,7 @@ pub struct Replica {
     /// What it knows of other sites, as the leader.
     pub(super) exchange: Exchange,
     pub(super) group: Group,
-    settings: Settings,
+    pub(super) settings: Settings,
     write_back: WriteBack,
     pub(super) counts: Counts,
     pub(super) mutation: Mutated<Mutation>,

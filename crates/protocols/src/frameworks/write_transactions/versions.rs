@@ -45,6 +45,15 @@ impl Overwritten {
     pub(super) fn add(&mut self, key: &Key, version: Version, latest: Versionstamp) {
         let versions = self.versions.get_or_default(key);
         let place = versions.partition_point(|other| other.commit < version.commit);
+        // Of what was admitted together, only the latest can be read.
+        if let Some(same) = versions.get_mut(place).filter(|same| same.commit == version.commit) {
+            if same.stamp() < version.stamp() {
+                self.bytes -= size(key, same);
+                self.bytes += size(key, &version);
+                *same = version;
+            }
+            return;
+        }
         let at = versions.get(place).map_or(latest, |next| next.commit);
         if !self.order.insert((at, key.clone(), version.commit)) {
             return;

@@ -212,7 +212,12 @@ impl Coordinator {
         let found = core::mem::take(&mut reading.found);
         let found = found.into_iter().map(Option::unwrap_or_default);
         let outcome = Outcome::Read(Read {
-            found: found.map(|found| (found.value, found.commit)).collect(),
+            found: found
+                .map(|found| {
+                    let stamp = found.stamp();
+                    (found.value, stamp)
+                })
+                .collect(),
             at: reading.at,
             shown,
             rounds: running.rounds + u32::from(reading.has_checked),
@@ -235,7 +240,7 @@ mod tests {
         let own = Own { written: Versionstamp(12), ..Own::default() };
         let mut reading = Reading::new(keys, Versionstamp(5), own, &group);
         let valid = |commit, until| {
-            let found = Found { value: None, commit: Versionstamp(commit) };
+            let found = Found { value: None, commit: Versionstamp(commit), elsewhere: None };
             Valid { found, until: Versionstamp(until) }
         };
         reading.latest = vec![valid(3, 15), valid(9, 11), valid(7, 12)];

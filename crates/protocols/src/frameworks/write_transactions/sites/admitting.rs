@@ -13,7 +13,8 @@ use super::ADMISSION;
 const APART: Duration = Duration::from_millis(5);
 
 impl Replica {
-    /// What all partitions of the site could admit. The site's first partition knows it.
+    /// What the site could admit: all that is here at all its partitions, but for what depends on something that is not.
+    /// The site's first partition knows it.
     fn admissible(&self) -> Option<Vec<Versionstamp>> {
         let own = usize::from(self.group.site());
         let reports = &self.exchange.reports;
@@ -22,18 +23,39 @@ impl Replica {
         let all = all?;
         let mut cut = self.machine.sites.cut.clone();
         for (site, cut) in cut.iter_mut().enumerate().filter(|(site, _)| *site != own) {
-            let ready = all.iter().map(|report| report.ready[site]);
-            let ready = match self.mutation.is(Mutation::CutAsMaximum) {
-                true => ready.max(),
-                false => ready.min(),
+            let here = all.iter().map(|report| report.here[site]);
+            let here = match self.mutation.is(Mutation::CutAsMaximum) {
+                true => here.max(),
+                false => here.min(),
             };
-            let ready = ready.unwrap_or_default();
-            let last = all.iter().map(|report| report.last[site]).max().unwrap_or_default();
-            let least = all.iter().map(|report| report.least[site]).max().unwrap_or_default();
-            let to = ready.min(last);
-            if to >= least {
-                *cut = (*cut).max(to);
+            *cut = here.unwrap_or_default().max(*cut);
+        }
+        let of_sites = || all.iter().flat_map(|report| report.waiting.iter().enumerate());
+        let batches =
+            || of_sites().flat_map(|(site, all)| all.iter().map(move |batch| (site, batch)));
+        // What depends on something that is not in the cut leaves it, until there is no such thing any more.
+        let ignores = self.mutation.is(Mutation::DependenciesIgnored);
+        let mut has_changed = true;
+        while core::mem::take(&mut has_changed) {
+            for (site, batch) in batches().filter(|(site, _)| *site != own) {
+                if batch.first > cut[site] {
+                    continue;
+                }
+                let is_met = |other: usize| other == site || batch.needs[other] <= cut[other];
+                let are_met = ignores || self.other_sites().all(is_met);
+                if !are_met || (batch.is_copy && batch.last > cut[site]) {
+                    cut[site] = Versionstamp(batch.first.0.saturating_sub(1));
+                    has_changed = true;
+                }
             }
+        }
+        // It need not be more than there is.
+        for site in self.other_sites() {
+            let of_site =
+                batches().filter(|(other, batch)| *other == site && batch.first <= cut[site]);
+            let last = of_site.map(|(_, batch)| batch.last).max().unwrap_or_default();
+            let former = self.machine.sites.cut[site];
+            cut[site] = cut[site].min(last).max(former);
         }
         (cut != self.machine.sites.cut).then_some(cut)
     }

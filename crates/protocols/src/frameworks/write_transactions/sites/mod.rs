@@ -31,9 +31,9 @@
 //! they only ship what is safe.
 //!
 //! # What a site keeps for others
-//! Each partition keeps what other sites lack, up to [`BACKLOG_BYTES`]. Then it gives the site up that lacks most. When
-//! that site can be reached again, it copies the latest versions of all keys that have changed. While it does so, it
-//! reads what it had. It admits the copy as a whole.
+//! Each partition keeps what other sites lack, up to [`serried_actor::Settings::site_backlog_bytes`]. Then it gives the
+//! site up that lacks most. When that site can be reached again, it copies the latest versions of all keys that have
+//! changed. While it does so, it reads what it had. It admits the copy as a whole.
 //!
 //! Deleted keys keep the commit time of the deletion. So a write of another site that comes late, and has an earlier
 //! one, does not bring them back.
@@ -52,13 +52,10 @@ use serried_model::NodeId;
 
 use super::message::{Across, Message, Report};
 use super::replica::{Cx, Replica};
-pub(super) use state::{Batch, Outbox, Sites};
+pub(super) use state::{Kept, Outbox, Sites};
 
 /// How often a leader sends what has committed. It also sends if nothing has: then the others know that.
 pub(super) const SHIPPED_EVERY: Duration = Duration::from_millis(10);
-
-/// How many bytes each partition keeps for sites that lack them.
-pub(super) const BACKLOG_BYTES: usize = 64 << 20;
 
 /// The session that an admission is from.
 const ADMISSION: u64 = u64::MAX;
@@ -78,7 +75,7 @@ pub(super) struct Exchange {
     reported: Report,
     /// When the last admission was begun.
     admitted_at: Option<Timestamp>,
-    /// How much earlier this partition's clock showed what it could admit of the site that is behind most.
+    /// For how long nothing was admitted here of the site of which this is true most, by this partition's clock.
     pub(super) behind: Duration,
     /// When the log was told last what other sites have.
     acknowledged_at: Option<Timestamp>,
@@ -172,10 +169,13 @@ impl Replica {
         let site = usize::from(self.group.site_of(from.partition()));
         let sites = usize::from(self.group.sites());
         let is_sound = match &across {
-            Across::Ship { needs, .. } => needs.len() == sites,
+            Across::Ship { runs, .. } => runs.iter().all(|run| run.needs.len() == sites),
             Across::Part { end: Some(end), .. } => end.needs.len() == sites,
-            Across::Report(Report { ready, last, least }) => {
-                [ready, last, least].iter().all(|times| times.len() == sites)
+            Across::Report(Report { here, waiting }) => {
+                let mut batches = waiting.iter().flatten();
+                here.len() == sites
+                    && waiting.len() == sites
+                    && batches.all(|batch| batch.needs.len() == sites)
             }
             Across::Admit { cut, .. } => cut.len() == sites,
             _ => true,
@@ -184,9 +184,8 @@ impl Replica {
             return cx.reject(|| format!("{from} speaks of another number of sites"));
         }
         match across {
-            Across::Ship { epoch, after, to, needs, transactions } => {
-                let shipped = receiving::Shipment { epoch, after, to, needs, transactions };
-                self.on_ship(site, shipped, cx);
+            Across::Ship { epoch, after, to, runs } => {
+                self.on_ship(site, (epoch, after, to), runs, cx);
             }
             Across::Shipped { epoch, to, is_gap } => self.on_shipped(site, epoch, to, is_gap, cx),
             Across::Part { number, part, versions, end } => {
@@ -214,8 +213,8 @@ impl Replica {
         self.acknowledge(cx);
         self.report(cx);
         self.admit_if_ready(cx);
-        let (shown, ready) = (self.clock(cx).shown, &self.exchange.reported.ready);
-        let behind = self.other_sites().map(|site| ready.get(site).map(|to| shown.since(*to)));
-        self.exchange.behind = behind.flatten().max().unwrap_or_default();
+        let shown = self.clock(cx).shown;
+        let behind = self.other_sites().map(|site| shown.since(self.admitted_of(site)));
+        self.exchange.behind = behind.max().unwrap_or_default();
     }
 }

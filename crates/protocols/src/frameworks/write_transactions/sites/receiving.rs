@@ -2,10 +2,8 @@
 
 use serried_model::Versionstamp;
 
-use super::super::Mutation;
-use super::super::message::{Across, Entry, Outgoing, Report};
+use super::super::message::{Across, Entry, Report, Run};
 use super::super::replica::{Cx, Replica};
-use super::state::Batch;
 
 /// What a site has sent.
 #[derive(Debug)]
@@ -25,15 +23,6 @@ impl Receiving {
     }
 }
 
-/// What a site sends at once.
-pub(super) struct Shipment {
-    pub(super) epoch: u64,
-    pub(super) after: Versionstamp,
-    pub(super) to: Versionstamp,
-    pub(super) needs: Vec<Versionstamp>,
-    pub(super) transactions: Vec<Outgoing>,
-}
-
 impl Replica {
     /// All that has committed at a site up to this is durable here.
     pub(super) fn durable_of(&self, site: usize) -> Versionstamp {
@@ -45,8 +34,13 @@ impl Replica {
     }
 
     /// A site has sent what has committed there.
-    pub(super) fn on_ship(&mut self, site: usize, shipment: Shipment, cx: &mut Cx<'_>) {
-        let Shipment { epoch, after, to, needs, mut transactions } = shipment;
+    pub(super) fn on_ship(
+        &mut self,
+        site: usize,
+        (epoch, after, to): (u64, Versionstamp, Versionstamp),
+        mut runs: Vec<Run>,
+        cx: &mut Cx<'_>,
+    ) {
         let now = cx.now();
         if !self.machine.serving.as_ref().is_some_and(|s| s.is_possible(to, now)) {
             return cx.reject(|| format!("site {site} has a versionstamp of the far future"));
@@ -60,17 +54,21 @@ impl Replica {
             return self.send_to_site(site, gap, cx);
         }
         let heard = receiving.heard;
-        transactions.retain(|transaction| transaction.commit > heard);
-        let is_ordered = transactions.is_sorted_by(|one, other| one.commit < other.commit)
-            && transactions.last().is_none_or(|last| last.commit <= to)
-            && transactions
-                .iter()
-                .all(|one| self.group.site_of(one.commit.partition()) == site as u16);
-        if !is_ordered {
+        for run in &mut runs {
+            run.transactions.retain(|transaction| transaction.commit > heard);
+        }
+        runs.retain(|run| !run.transactions.is_empty());
+        let all = || runs.iter().flat_map(|run| &run.transactions).map(|one| one.commit);
+        let is_of_site =
+            |commit: Versionstamp| self.group.site_of(commit.partition()) == site as u16;
+        let are_sound = all().is_sorted_by(|one, other| one < other)
+            && all().last().is_none_or(|last| last <= to)
+            && all().all(is_of_site);
+        if !are_sound {
             return cx.reject(|| format!("site {site} has sent transactions that are not its own"));
         }
-        if !transactions.is_empty() {
-            let entry = Entry::Receive { site: site as u16, to, needs, transactions };
+        if !runs.is_empty() {
+            let entry = Entry::Receive { site: site as u16, to, runs };
             if !self.stalled.is_empty() || self.log.propose_led(entry, cx).is_none() {
                 return;
             }
@@ -91,36 +89,26 @@ impl Replica {
         self.send_to_site(site, Across::Shipped { epoch, to, is_gap: false }, cx);
     }
 
-    /// What this partition could admit.
-    pub(super) fn report_of_own(&self) -> Report {
-        let sites = &self.machine.sites;
-        let all = sites.cut.len();
-        let mut report = Report {
-            ready: vec![Versionstamp::ZERO; all],
-            last: vec![Versionstamp::ZERO; all],
-            least: vec![Versionstamp::ZERO; all],
-        };
+    /// What this partition has of other sites.
+    fn report_of_own(&self) -> Report {
+        let all = self.machine.sites.cut.len();
+        let mut report =
+            Report { here: vec![Versionstamp::ZERO; all], waiting: vec![Vec::new(); all] };
         for site in self.other_sites() {
-            let durable = self.durable_of(site);
-            report.ready[site] = durable;
-            for Batch { first, last, is_copy, needs } in &sites.waiting[site] {
-                let is_met = |other: usize| other == site || needs[other] <= sites.cut[other];
-                let are_met = self.other_sites().all(is_met)
-                    || self.mutation.is(Mutation::DependenciesIgnored);
-                if !are_met || (*is_copy && durable < *last) {
-                    report.ready[site] = durable.min(Versionstamp(first.0.saturating_sub(1)));
-                    break;
-                }
-                report.last[site] = *last;
-                if *is_copy {
-                    report.least[site] = *last;
-                }
-            }
+            report.here[site] = self.durable_of(site);
+            report.waiting[site] = self.machine.sites.summary(site);
         }
         report
     }
 
-    /// Tells the leader of the first partition what this one could admit, if that has changed.
+    /// All that has committed at a site up to this is admitted here.
+    pub(super) fn admitted_of(&self, site: usize) -> Versionstamp {
+        let durable = self.durable_of(site);
+        let first = self.machine.sites.waiting[site].front();
+        first.map_or(durable, |batch| durable.min(Versionstamp(batch.first.0.saturating_sub(1))))
+    }
+
+    /// Tells the leader of the first partition what this one has, if that has changed.
     pub(super) fn report(&mut self, cx: &mut Cx<'_>) {
         let report = self.report_of_own();
         if report == self.exchange.reported {

@@ -6,11 +6,10 @@ use std::collections::VecDeque;
 use serried_actor::Timestamp;
 use serried_model::Versionstamp;
 
-use super::super::message::{Across, Entry, Outgoing};
+use super::super::message::{Across, Entry};
 use super::super::replica::{Cx, Replica};
+use super::SHIPPED_EVERY;
 use super::copying::Copying;
-use super::state::size;
-use super::{BACKLOG_BYTES, SHIPPED_EVERY};
 
 /// About how many bytes are sent at once.
 const BATCH_BYTES: usize = 256 << 10;
@@ -82,36 +81,24 @@ impl Replica {
     }
 
     fn ship_to(&mut self, site: usize, safe: Versionstamp, cx: &mut Cx<'_>) {
-        let needs = self.machine.sites.cut.clone();
         let has_to_copy = self.has_to_copy(site);
         loop {
             let sending = &mut self.exchange.sending[site];
             let (epoch, after) = (sending.epoch, sending.sent);
-            let mut transactions = Vec::new();
-            let (mut to, mut bytes) = (safe.max(after), 0);
-            if !sending.is_known || has_to_copy {
-                // It is only asked what it has.
-                to = after;
-            } else {
+            // Otherwise it is only asked what it has.
+            let (mut runs, mut to, mut bytes) = (Vec::new(), after, 0);
+            if sending.is_known && !has_to_copy {
                 let on_its_way: usize = sending.on_its_way.iter().map(|(_, bytes)| bytes).sum();
-                let room = WINDOW_BYTES.saturating_sub(on_its_way);
-                for (commit, writes) in self.machine.outbox.between(after, to) {
-                    if bytes >= BATCH_BYTES.min(room) {
-                        to = transactions.last().map_or(after, |last: &Outgoing| last.commit);
-                        break;
-                    }
-                    bytes += size(writes);
-                    transactions.push(Outgoing { commit, writes: writes.clone() });
-                }
+                let most_bytes = BATCH_BYTES.min(WINDOW_BYTES.saturating_sub(on_its_way));
+                let safe = safe.max(after);
+                (runs, to, bytes) = self.machine.outbox.between(after, safe, most_bytes);
             }
-            let is_all = to >= safe || transactions.is_empty();
-            let sending = &mut self.exchange.sending[site];
+            let is_all = to >= safe || runs.is_empty();
             sending.sent = to;
             if bytes > 0 {
                 sending.on_its_way.push_back((to, bytes));
             }
-            let needs = needs.clone();
-            self.send_to_site(site, Across::Ship { epoch, after, to, needs, transactions }, cx);
+            self.send_to_site(site, Across::Ship { epoch, after, to, runs }, cx);
             if is_all {
                 return;
             }
@@ -174,7 +161,7 @@ impl Replica {
         }
         if acknowledged != sites.acknowledged {
             self.log.propose_led(Entry::Acknowledged(acknowledged), cx);
-        } else if self.machine.outbox.bytes() > BACKLOG_BYTES {
+        } else if self.machine.outbox.bytes() as u64 > self.settings.site_backlog_bytes {
             let kept = self.other_sites().filter(|site| !sites.given_up[*site]);
             let slowest = kept.min_by_key(|site| sites.acknowledged[*site]);
             if let Some(site) = slowest {

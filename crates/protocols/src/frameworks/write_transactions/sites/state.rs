@@ -6,8 +6,12 @@ use serde::{Deserialize, Serialize};
 use serried_actor::Group;
 use serried_model::{Value, Versionstamp, Write};
 
-/// How many batches wait to be admitted at most. Later ones are put together.
-const BATCHES_AT_MOST: usize = 1024;
+use super::super::message::{Batch, Outgoing, Run};
+
+/// How many batches wait to be admitted at most. Then early ones are put together.
+const BATCHES_AT_MOST: usize = 4096;
+/// So many of the latest are not put together.
+const LATEST: usize = 16;
 
 /// What the log says of other sites, by site. All times only rise.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -30,19 +34,6 @@ pub(in super::super) struct Sites {
     pub(in super::super) dropped: Versionstamp,
 }
 
-/// Transactions that were received together.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(in super::super) struct Batch {
-    /// The commit time of the first one.
-    pub(in super::super) first: Versionstamp,
-    /// The commit time of the last one.
-    pub(in super::super) last: Versionstamp,
-    /// Whether they are a copy, which can only be admitted as a whole.
-    pub(in super::super) is_copy: bool,
-    /// By site, up to when they depend on that site.
-    pub(in super::super) needs: Vec<Versionstamp>,
-}
-
 /// Raises times to others.
 fn raise(times: &mut [Versionstamp], others: &[Versionstamp]) {
     for (time, other) in times.iter_mut().zip(others) {
@@ -50,7 +41,47 @@ fn raise(times: &mut [Versionstamp], others: &[Versionstamp]) {
     }
 }
 
+/// Two batches that follow one another as one.
+fn joined(mut one: Batch, other: &Batch) -> Batch {
+    one.last = other.last;
+    raise(&mut one.needs, &other.needs);
+    one
+}
+
+/// The same batches, of which early ones are put together in twos.
+fn coarser(batches: &VecDeque<Batch>) -> Vec<Batch> {
+    let early = batches.len().saturating_sub(LATEST);
+    let mut coarser: Vec<Batch> = Vec::new();
+    let mut is_second = false;
+    for (place, batch) in batches.iter().enumerate() {
+        let last = coarser.last().filter(|last| is_second && !last.is_copy && !batch.is_copy);
+        is_second = !is_second && place < early;
+        match last {
+            Some(last) => {
+                let joined = joined(last.clone(), batch);
+                *coarser.last_mut().expect("it has a last one") = joined;
+                is_second = false;
+            }
+            None => coarser.push(batch.clone()),
+        }
+    }
+    coarser
+}
+
 impl Sites {
+    /// What waits of a site, as not too many batches. The earlier they are, the larger.
+    pub(super) fn summary(&self, site: usize) -> Vec<Batch> {
+        let mut summary = self.waiting[site].clone();
+        while summary.len() > 4 * LATEST {
+            let coarser = coarser(&summary);
+            if coarser.len() == summary.len() {
+                break;
+            }
+            summary = coarser.into();
+        }
+        summary.into()
+    }
+
     /// Nothing is known of so many sites.
     pub(in super::super) fn new(sites: usize) -> Sites {
         Sites {
@@ -87,22 +118,25 @@ impl Sites {
 
     /// All that has committed at a site up to `to` is here, with this batch.
     pub(in super::super) fn receive(&mut self, site: usize, to: Versionstamp, batch: Batch) {
-        if to <= self.received[site] {
-            return;
-        }
-        self.received[site] = to;
+        self.received[site] = self.received[site].max(to);
         if batch.last <= self.cut[site] {
             return;
         }
         let waiting = &mut self.waiting[site];
-        let are_many = waiting.len() >= BATCHES_AT_MOST && !batch.is_copy;
         match waiting.back_mut() {
-            Some(last) if are_many && !last.is_copy => {
+            Some(last) if last.needs == batch.needs && !last.is_copy && !batch.is_copy => {
                 last.last = batch.last;
-                raise(&mut last.needs, &batch.needs);
             }
             _ => waiting.push_back(batch),
         }
+        if waiting.len() > BATCHES_AT_MOST {
+            *waiting = coarser(waiting).into();
+        }
+    }
+
+    /// All that has committed at a site up to `to` is here.
+    pub(in super::super) fn reach(&mut self, site: usize, to: Versionstamp) {
+        self.received[site] = self.received[site].max(to);
     }
 
     /// A site begins to copy. From now on, what commits after `to` is kept for it, or after what is not kept any more.
@@ -140,8 +174,17 @@ impl Sites {
 /// What transactions of this site have written, by commit time, as long as other sites may lack it.
 #[derive(Debug, Default)]
 pub(in super::super) struct Outbox {
-    transactions: BTreeMap<Versionstamp, Vec<Write>>,
+    transactions: BTreeMap<Versionstamp, Kept>,
     bytes: usize,
+}
+
+/// What is kept of a transaction for other sites.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(in super::super) struct Kept {
+    /// By site, up to when it may depend on that site.
+    pub(in super::super) needs: Vec<Versionstamp>,
+    /// What it has written.
+    pub(in super::super) writes: Vec<Write>,
 }
 
 /// What writes take up.
@@ -151,10 +194,10 @@ pub(super) fn size(writes: &[Write]) -> usize {
 }
 
 impl Outbox {
-    pub(in super::super) fn insert(&mut self, commit: Versionstamp, writes: Vec<Write>) {
-        self.bytes += size(&writes);
-        if let Some(before) = self.transactions.insert(commit, writes) {
-            self.bytes -= size(&before);
+    pub(in super::super) fn insert(&mut self, commit: Versionstamp, kept: Kept) {
+        self.bytes += size(&kept.writes);
+        if let Some(before) = self.transactions.insert(commit, kept) {
+            self.bytes -= size(&before.writes);
         }
     }
 
@@ -163,7 +206,7 @@ impl Outbox {
         let mut removed = Vec::new();
         while let Some(first) = self.transactions.first_entry().filter(|first| *first.key() <= to) {
             removed.push(*first.key());
-            self.bytes -= size(&first.remove());
+            self.bytes -= size(&first.remove().writes);
         }
         removed
     }
@@ -172,15 +215,31 @@ impl Outbox {
         self.bytes
     }
 
-    /// What has committed after the first time and up to the second one.
+    /// What has committed after the first time and up to the second one, in runs, and up to when that is: about as many
+    /// bytes, or all. And how many bytes these are.
     pub(super) fn between(
         &self,
         after: Versionstamp,
         to: Versionstamp,
-    ) -> impl Iterator<Item = (Versionstamp, &Vec<Write>)> {
-        let range =
-            if after < to { Some(self.transactions.range(after.next()..=to)) } else { None };
-        range.into_iter().flatten().map(|(commit, writes)| (*commit, writes))
+        most_bytes: usize,
+    ) -> (Vec<Run>, Versionstamp, usize) {
+        let (mut runs, mut bytes, mut last) = (Vec::<Run>::new(), 0, after);
+        if after >= to {
+            return (runs, to, 0);
+        }
+        for (commit, Kept { needs, writes }) in self.transactions.range(after.next()..=to) {
+            if bytes >= most_bytes {
+                return (runs, last, bytes);
+            }
+            let outgoing = Outgoing { commit: *commit, writes: writes.clone() };
+            match runs.last_mut().filter(|run| run.needs == *needs) {
+                Some(run) => run.transactions.push(outgoing),
+                None => runs.push(Run { needs: needs.clone(), transactions: vec![outgoing] }),
+            }
+            bytes += size(writes);
+            last = *commit;
+        }
+        (runs, to, bytes)
     }
 
     /// The commit time of the last one up to this.
@@ -215,23 +274,18 @@ mod tests {
     }
 
     #[test]
-    fn many_batches_are_put_together() {
+    fn early_batches_are_put_together_if_there_are_many() {
         let mut sites = Sites::new(3);
-        for i in 0..3000 {
+        for i in 0..10_000 {
             sites.receive(1, Versionstamp(10 * i + 9), batch(10 * i, 10 * i + 5));
         }
-        let waiting = &sites.waiting[1];
-        assert_eq!(
-            (waiting.len(), waiting.back()),
-            (
-                BATCHES_AT_MOST,
-                Some(&Batch {
-                    first: Versionstamp(10_230),
-                    last: Versionstamp(29_995),
-                    is_copy: false,
-                    needs: vec![Versionstamp(29_990); 3],
-                })
-            )
-        );
+        let summary = sites.summary(1);
+        assert!(sites.waiting[1].len() <= BATCHES_AT_MOST && summary.len() <= 4 * LATEST);
+        let ends = |batches: &[Batch]| (batches[0].first.0, batches[batches.len() - 1].last.0);
+        assert_eq!(ends(&summary), (0, 99_995));
+        assert!(summary.is_sorted_by(|one, other| one.last < other.first));
+        assert_eq!(summary[summary.len() - LATEST..][0], batch(99_840, 99_845));
+        let needs = |batch: &Batch| batch.needs[0].0 + 5 == batch.last.0;
+        assert!(summary.iter().all(needs), "each needs what its last one needs");
     }
 }
