@@ -125,6 +125,7 @@ mod tests {
             protocol: "morty".to_string(),
             guarantee: "serializable".to_string(),
             partitions: 1,
+            sites: 1,
             settings: Settings::default(),
         }
     }
