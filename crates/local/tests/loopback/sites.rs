@@ -37,9 +37,9 @@ async fn write_and_read(database: &Database, site: u16) {
     let session = database.snapshots("posts").await.unwrap();
     assert_eq!(database.client().home("posts").unwrap(), site);
     for i in 0..12 {
-        session.put(key(i), format!("{site}-{i}")).await.unwrap();
+        session.write(key(i), format!("{site}-{i}")).await.unwrap();
     }
-    let found = session.get_many((0..12).map(key)).await.unwrap();
+    let found = session.read_only((0..12).map(key)).await.unwrap();
     let expected: Vec<_> = (0..12).map(|i| Some(Value::from(format!("{site}-{i}")))).collect();
     assert_eq!(found, expected);
 }
