@@ -28,8 +28,8 @@ async fn connect(cluster: &LocalCluster, home: Option<u16>, site: Option<&str>) 
     Database::from_client(Client::connect(options).await.unwrap())
 }
 
-fn key(i: u64) -> Key {
-    Key::from(format!("key-{i}"))
+fn key(site: u16, i: u64) -> Key {
+    Key::from(format!("{site}-key-{i}"))
 }
 
 /// Writes keys of all partitions at a site, and reads them there.
@@ -37,10 +37,10 @@ async fn write_and_read(database: &Database, site: u16) {
     let session = database.snapshots("posts").await.unwrap();
     assert_eq!(database.client().home("posts").unwrap(), site);
     for i in 0..12 {
-        session.write(key(i), format!("{site}-{i}")).await.unwrap();
+        session.write(key(site, i), i.to_string()).await.unwrap();
     }
-    let found = session.read_only((0..12).map(key)).await.unwrap();
-    let expected: Vec<_> = (0..12).map(|i| Some(Value::from(format!("{site}-{i}")))).collect();
+    let found = session.read_only((0..12).map(|i| key(site, i))).await.unwrap();
+    let expected: Vec<_> = (0..12).map(|i| Some(Value::from(i.to_string()))).collect();
     assert_eq!(found, expected);
 }
 

@@ -30,7 +30,7 @@ impl Replica {
     /// Tells the leader of a partition something.
     pub(super) fn tell(&self, partition: u16, peer: Peer, cx: &mut Cx<'_>) {
         // Others are named only by messages that no client and no replica should send.
-        if partition >= self.group.partitions() {
+        if !self.group.has(partition) {
             return;
         }
         let other = self.group.choice(partition, self.repeated);

@@ -248,7 +248,7 @@ impl Replica {
         sorted.sort_unstable();
         let are_sound = sorted.is_sorted_by(|one, other| one < other)
             && sorted.contains(&own)
-            && sorted.iter().all(|partition| *partition < self.group.partitions());
+            && sorted.iter().all(|partition| self.group.has(*partition));
         if !are_sound {
             return Err("names participants that a transaction can't have");
         }

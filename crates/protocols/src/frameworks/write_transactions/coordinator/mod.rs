@@ -117,7 +117,7 @@ impl Coordinator {
         let Some(running) = self.operations.get_mut(&txn) else { return };
         running.rounds += 1;
         running.open = usize::from(self.group.partitions());
-        for partition in 0..self.group.partitions() {
+        for partition in self.group.all_partitions() {
             self.last_number += 1;
             let request = Request::ReadClock;
             let sent = Sent { txn: Some(txn), partition, request, repeated: 0, waits: true };
@@ -160,7 +160,7 @@ impl Coordinator {
             Some(Task::Read(_)) => self.go_on_reading(txn, cx),
             Some(Task::Write(_)) => self.go_on_writing(txn, cx),
             Some(Task::Clocks) if self.operations[&txn].rounds == 0 => {
-                let all = 0..self.group.partitions();
+                let all = self.group.all_partitions();
                 let requests = all.map(|partition| (partition, Request::ReadClock)).collect();
                 self.begin_round(txn, requests, cx);
             }

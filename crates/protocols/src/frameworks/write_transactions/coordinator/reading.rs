@@ -144,7 +144,7 @@ impl Coordinator {
 
     /// Eiger-PORT (004 Fig. 5, lines 5 to 11).
     fn read_at_safe_time(&mut self, txn: TxnId, cx: &mut Cx<'_>) {
-        let all = 0..self.group.partitions();
+        let all = self.group.all_partitions();
         let unknown: Vec<u16> =
             all.clone().filter(|partition| !self.known.has(*partition)).collect();
         let Some(reading) = self.reading(txn) else { return };
