@@ -86,6 +86,19 @@ pub struct AtSite {
 }
 
 impl AtSite {
+    /// A description.
+    pub fn text(&self) -> String {
+        let AtSite { keyspace, site, without_backlog, .. } = self;
+        let mut text = format!("at site {site} of `{keyspace}`");
+        if let Some(behind) = self.behind {
+            text += &format!(", the other sites are {} ms behind", behind.as_millis());
+        }
+        if *without_backlog > 0 {
+            text += &format!(", {without_backlog} of the other sites must copy all keys");
+        }
+        text
+    }
+
     /// A description, if too few nodes of the site are reached.
     fn alone(&self) -> Option<String> {
         let AtSite { site, nodes, reached, .. } = *self;
@@ -296,6 +309,10 @@ mod tests {
         let said = of(vec![at("a", 1), at("b", 1)]).serves().unwrap_err();
         assert!(said.starts_with("reaches no majority of site 2, only 1 of 3 nodes"), "{said}");
         assert_eq!(said.matches("site 2").count(), 1, "{said}");
+        let described = "at site 2 of `a`, the other sites are 60000 ms behind";
+        assert_eq!(at("a", 3).text(), described);
+        let copying = AtSite { behind: None, without_backlog: 1, ..at("a", 3) };
+        assert_eq!(copying.text(), "at site 2 of `a`, 1 of the other sites must copy all keys");
         let mixed = NodeStatus { spans_all: true, ..of(vec![at("a", 2)]) }.serves().unwrap_err();
         assert!(mixed.starts_with("reaches no majority, only 2 of 9 nodes"), "{mixed}");
     }
