@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn the_group_of_a_site_has_its_nodes_alone_and_its_own_round_trip() {
         let ms = Duration::from_millis;
-        let measured = [(0, ms(90)), (1, ms(80)), (2, ms(70)), (3, ms(9)), (4, ms(3))].into();
+        let measured = [(0, ms(90)), (1, ms(60)), (2, ms(40)), (3, ms(9)), (4, ms(3))].into();
         let distances = Distances::measured(&measured, 6, 0);
         assert_eq!(distances.nearest_first(), [4, 3, 2, 1, 0, 5]);
         let near = distances.group(3..6);
@@ -150,7 +150,7 @@ mod tests {
         let geography = Geography::named("con").unwrap();
         let place = Place { geography, site: 1 };
         let distances = Distances::emulated(place, &[0, 0, 0, 1, 1, 1]);
-        assert_eq!(distances.nearest_first()[..3], [4, 5, 3]);
+        assert_eq!(distances.nearest_first()[..3], [3, 4, 5]);
         assert_eq!(distances.group(3..6).round_trip(), SHORTEST.max(geography.round_trip(1, 1)));
         assert_eq!(distances.group(0..3).round_trip(), geography.round_trip(1, 0));
         let usual: Vec<usize> = (0..5).map(|node| geography.site_of(node)).collect();

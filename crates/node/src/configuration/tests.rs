@@ -90,7 +90,7 @@ fn the_nodes_are_divided_among_the_sites_of_a_keyspace() {
         (
             error(9, "morty", "sites = 3"),
             "keyspace `a` has 3 sites, and protocol `morty` has only one: leave `sites` out, or choose one of the \
-             protocols eiger, eiger-port",
+             protocols eiger-port, eiger",
         ),
         (
             error(9, "eiger", "sites = 2"),
