@@ -9,8 +9,9 @@ use clap::builder::{
     PossibleValue, PossibleValuesParser, RangedI64ValueParser, RangedU64ValueParser,
 };
 use serried::Backoff;
-use serried_actor::Settings;
+use serried_actor::{NodeSet, Settings};
 use serried_model::{FamilyName, Geography, NodeId};
+use serried_node::Replicas;
 use serried_protocols::ProtocolInfo;
 
 use crate::misuse::{
@@ -230,4 +231,26 @@ pub(crate) fn geographies() -> PossibleValuesParser {
 /// How many partitions there may be.
 pub(crate) fn partitions() -> RangedI64ValueParser<u16> {
     clap::value_parser!(u16).range(1..=NodeId::PARTITIONS as i64)
+}
+
+/// How many sites there may be.
+pub(crate) fn sites() -> RangedI64ValueParser<u16> {
+    clap::value_parser!(u16).range(1..=NodeSet::CAPACITY as i64)
+}
+
+/// Checks that keyspaces of a protocol can have so many sites, with so many nodes each.
+///
+/// # Errors
+/// If they can't. The error says what to choose.
+pub(crate) fn check_sites(protocol: &str, sites: u16, each: usize) -> anyhow::Result<()> {
+    let replicas = Replicas::default();
+    let offers = replicas.find(protocol).is_ok_and(|entry| entry.offers_sites);
+    demand!(
+        sites == 1 || offers,
+        "--sites {sites}: `{protocol}` has only one: choose --protocol {}",
+        replicas.with_sites().collect::<Vec<_>>().join(" or ")
+    );
+    let (nodes, most) = (usize::from(sites) * each, NodeSet::CAPACITY);
+    demand!(nodes <= most, "--sites {sites}: {nodes} nodes are too many: choose {most} at most");
+    Ok(())
 }

@@ -12,7 +12,9 @@ use serried_node::Durability;
 use serried_session::{Alarm, Driver};
 
 use crate::Ended;
-use crate::arguments::{LoadArguments, WorkloadArguments, geographies, partitions};
+use crate::arguments::{
+    LoadArguments, WorkloadArguments, check_sites, geographies, partitions, sites,
+};
 use crate::cluster::{Cluster, Plan};
 use crate::cost::Spent;
 use crate::load::Load;
@@ -33,13 +35,15 @@ Examples:
   serried bench ycsb --clients 64 --conflicts 0.25
   serried bench ycsb --reads 0.945 --writes 0.045 --replicas 5 --thrifty --durability sync
   serried bench tail-at-scale --sub-requests 100 --clients 16
+  serried bench eiger --protocol eiger-port --sites 3 --replicas 1
   serried bench register --connect serried://127.0.0.1:7400 --keyspace flags --check";
 
 /// Measure a workload on a real cluster, over TCP.
 ///
 /// Without --connect it starts a cluster of its own on loopback for each run. The nodes are threads of
 /// this process, or with --processes processes of their own. All clients run on one thread and share
-/// one connection to each node. With --geo there are clients at each of its sites.
+/// one connection to each node. With --geo there are clients at each of its sites. With --sites the nodes
+/// are divided among the keyspace's sites, and a site's nodes are at one place of the geography.
 #[derive(Args, Clone)]
 #[command(after_help = table::help(EXAMPLES))]
 pub(crate) struct Bench {
@@ -50,9 +54,12 @@ pub(crate) struct Bench {
     /// Run the nodes as processes of their own
     #[arg(long, conflicts_with = "connect")]
     pub(crate) processes: bool,
-    /// How many nodes to start, each with a replica of every partition
+    /// How many nodes to start at each site, each with a replica of every partition
     #[arg(long, alias = "nodes", default_value_t = 3)]
     pub(crate) replicas: usize,
+    /// How many sites the keyspace has, each of which holds all keys; there are clients at each of them
+    #[arg(long, default_value_t = 1, value_parser = sites(), conflicts_with = "connect")]
+    pub(crate) sites: u16,
     /// How many partitions the keyspace has; nodes have a core for each, up to the number of the machine's
     #[arg(long, default_value_t = 1, value_parser = partitions(), conflicts_with = "connect")]
     pub(crate) partitions: u16,
@@ -98,7 +105,7 @@ impl Bench {
         if let Some(address) = &self.connect {
             let (address, keyspace) = (address.clone(), self.keyspace.clone());
             let cluster = Cluster::Existing { address, keyspace };
-            let database = runtime.block_on(cluster.connect(None))?;
+            let database = runtime.block_on(cluster.connect(None, None))?;
             let known = database.keyspaces().into_iter().find(|info| info.name == self.keyspace);
             let protocol = known.map_or(String::new(), |info| info.protocol);
             let fits = wing::fits::<W>(&workload, &protocol);
@@ -121,11 +128,15 @@ impl Bench {
         let checked = W::NAME.check_replicas(self.replicas);
         checked.map_err(|reason| Misuse(format!("--replicas {}: {reason}", self.replicas)))?;
         let protocols = self.load.protocols::<W>(&workload)?;
+        protocols
+            .iter()
+            .try_for_each(|protocol| check_sites(protocol, self.sites, self.replicas))?;
         let several = protocols.len() * self.load.clients.len() > 1;
         for protocol in &protocols {
             for clients in &self.load.clients {
                 let plan = Plan {
-                    nodes: self.replicas,
+                    nodes: usize::from(self.sites) * self.replicas,
+                    sites: self.sites,
                     protocol,
                     partitions: self.partitions,
                     settings: self.workload.settings(),
@@ -154,7 +165,7 @@ impl Bench {
         geography: Option<Geography>,
     ) -> anyhow::Result<(Row, Ended)> {
         let progress = Progress::new(self.load.json);
-        let databases = cluster.connect_everywhere(geography).await?;
+        let databases = cluster.connect_everywhere(geography, self.sites).await?;
         let mut keyspaces = Vec::new();
         for database in &databases {
             keyspaces.push(database.open::<W>(cluster.keyspace()).await?);

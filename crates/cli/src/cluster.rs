@@ -22,7 +22,10 @@ const START_TIMEOUT: Duration = Duration::from_secs(20);
 /// What a cluster that is started for a benchmark is like.
 #[derive(Clone, Copy)]
 pub(crate) struct Plan<'a> {
+    /// How many nodes there are at all sites together.
     pub(crate) nodes: usize,
+    /// How many sites the keyspace has.
+    pub(crate) sites: u16,
     pub(crate) protocol: &'a str,
     pub(crate) partitions: u16,
     pub(crate) settings: Settings,
@@ -96,7 +99,7 @@ impl Cluster {
     /// Starts nodes on threads of this process.
     pub(crate) fn threads(plan: &Plan<'_>) -> anyhow::Result<Cluster> {
         let keyspace = KeyspaceConfiguration::new(KEYSPACE, plan.protocol);
-        let keyspace = keyspace.with_partitions(plan.partitions);
+        let keyspace = keyspace.with_partitions(plan.partitions).with_sites(plan.sites);
         let keyspaces = [KeyspaceConfiguration { settings: plan.settings, ..keyspace }];
         let geography = plan.geography.map(str::to_string);
         let Disks { nodes: disks, _folder } = plan.disks(&keyspaces)?;
@@ -108,7 +111,8 @@ impl Cluster {
 
     /// Starts nodes as processes.
     pub(crate) fn processes(plan: &Plan<'_>) -> anyhow::Result<Cluster> {
-        let Plan { nodes, protocol, partitions, settings, geography, durability, data } = *plan;
+        let Plan { nodes, sites, protocol, partitions, settings, .. } = *plan;
+        let Plan { geography, durability, data, .. } = *plan;
         let settings = toml::Value::try_from(settings).context("settings are a table")?;
         let addresses = (0..nodes).map(|_| Ok(free_address()?.to_string()));
         let addresses: Vec<String> = addresses.collect::<anyhow::Result<_>>()?;
@@ -126,7 +130,7 @@ impl Cluster {
                 "node = {node}\nlisten = {address:?}\npeers = {addresses:?}\n{geography}\
                  pin = false\ndurability = \"{durability}\"\n\
                  [[keyspace]]\nname = {KEYSPACE:?}\nprotocol = {protocol:?}\n\
-                 partitions = {partitions}\nsettings = {settings}\n"
+                 partitions = {partitions}\nsites = {sites}\nsettings = {settings}\n"
             );
             let file = folder.0.join(format!("node-{node}.toml"));
             std::fs::write(&file, configuration)
@@ -140,14 +144,19 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Connects to it, as a client at `site`.
-    pub(crate) async fn connect(&self, site: Option<&str>) -> anyhow::Result<Database> {
+    /// Connects to it, as a client at `site` of the geography that belongs to the keyspace's site `home`.
+    pub(crate) async fn connect(
+        &self,
+        site: Option<&str>,
+        home: Option<u16>,
+    ) -> anyhow::Result<Database> {
         let mut options = match self {
             Cluster::Threads { cluster, .. } => ConnectOptions::new(cluster.addresses()),
             Cluster::Processes { addresses, .. } => ConnectOptions::new(addresses.clone()),
             Cluster::Existing { address, .. } => return Ok(Database::connect(address).await?),
         };
         options.site = site.map(str::to_string);
+        options.home = home;
         let begun = Instant::now();
         loop {
             match Database::connect_with(options.clone()).await {
@@ -173,17 +182,23 @@ impl Cluster {
         }
     }
 
-    /// One database for each site of `geography`, or a single one.
+    /// One database for each site of `geography`. Without a geography, one for each of the keyspace's `sites`.
     pub(crate) async fn connect_everywhere(
         &self,
         geography: Option<Geography>,
+        sites: u16,
     ) -> anyhow::Result<Vec<Database>> {
         let mut databases = Vec::new();
         match geography {
-            None => databases.push(self.connect(None).await?),
+            None if sites == 1 => databases.push(self.connect(None, None).await?),
+            None => {
+                for home in 0..sites {
+                    databases.push(self.connect(None, Some(home)).await?);
+                }
+            }
             Some(geography) => {
                 for site in geography.sites {
-                    databases.push(self.connect(Some(site)).await?);
+                    databases.push(self.connect(Some(site), None).await?);
                 }
             }
         }

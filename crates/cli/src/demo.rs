@@ -70,6 +70,7 @@ impl Demo {
             },
             processes: false,
             replicas: 3,
+            sites: 1,
             partitions: 1,
             geo: None,
             connect: None,

@@ -35,7 +35,7 @@ pub(crate) fn run(windows: &Windows, address: &str) -> anyhow::Result<Ended> {
     runtime.block_on(async {
         let database = Database::connect(address).await?;
         let client = database.client();
-        let margin = (client.group().round_trip() * MARGIN_ROUND_TRIPS).max(LEAST_MARGIN);
+        let margin = (client.longest_round_trip() * MARGIN_ROUND_TRIPS).max(LEAST_MARGIN);
         let named: Vec<Key> = windows.keys.iter().map(|key| Key::from(key.as_str())).collect();
         let options = WatchOptions {
             keys: named.clone(),

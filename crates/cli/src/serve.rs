@@ -37,6 +37,8 @@ A configuration. Only node, listen and peers are required:
   name = \"accounts\"
   protocol = \"morty\"                  # `serried sim --help` lists all protocols
   partitions = 4                      # the key space is split by a hash of the key; default 1
+  sites = 1                           # sites that hold all keys, with an equal share of the peers each; some
+                                      # protocols only
   id = \"accounts@0\"                   # only to take back the keyspace that was dropped last
   [keyspace.settings]
   truncation_lag_ms = 10000           # docs/operating/configuration.md has all settings
@@ -151,8 +153,8 @@ async fn start(
     let mut logged = false;
     loop {
         match Node::start_on(configuration.clone(), disks.clone()).await {
-            Err(StartError::TooFew { answered, wanted }) => {
-                let reason = too_few(answered, wanted);
+            Err(StartError::TooFew { answered, wanted, of_site }) => {
+                let reason = too_few(answered, wanted, of_site);
                 progress.starts(format!("the node waits for the other nodes: {reason}"));
                 if !logged {
                     tracing::warn!(reason, "waits for the other nodes");
@@ -166,9 +168,10 @@ async fn start(
 }
 
 /// Why a node that replaces a lost disk waits, and what to do.
-fn too_few(answered: usize, wanted: usize) -> String {
+fn too_few(answered: usize, wanted: usize, of_site: bool) -> String {
+    let them = if of_site { "those of its site" } else { "them" };
     format!(
-        "{answered} of them answer, and {wanted} must say which keyspaces the lost disk may have held: start the others; \
+        "{answered} of {them} answer, and {wanted} must say which keyspaces the lost disk may have held: start the others; \
          this node goes on when they answer"
     )
 }

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use serde_json::{Value, json};
-use serried::{Database, NodeReply, NotServed};
+use serried::{Database, NodeReply, NodeStatus, NotServed};
 
 use crate::Ended;
 
@@ -24,7 +24,8 @@ Columns:
   connections its connections with clients and other nodes, in both directions
   RTT us      how long the question and its answer took, in microseconds
   state       serves, or why not; while a node is rejoining or catching up, or does not vote, do not
-              stop another one
+              stop another one. For a keyspace with several sites: the node's site, and for how long
+              the other sites may lack what was written at this one
 
 Examples:
   serried status serried://127.0.0.1:7400
@@ -48,11 +49,12 @@ impl Status {
                 println!("cluster {}, {} nodes", client.cluster(), replies.len());
                 for keyspace in database.keyspaces() {
                     println!(
-                        "keyspace {}: {}, {}, {}",
+                        "keyspace {}: {}, {}, {}{}",
                         keyspace.name,
                         keyspace.protocol,
                         keyspace.guarantee,
-                        partitions(keyspace.partitions)
+                        partitions(keyspace.partitions),
+                        sites(keyspace.sites)
                     );
                 }
                 for refused in not_served(client.keyspaces_not_served(), &replies) {
@@ -95,6 +97,18 @@ fn partitions(count: u16) -> String {
     }
 }
 
+fn sites(count: u16) -> String {
+    match count {
+        1 => String::new(),
+        _ => format!(" at each of {count} sites"),
+    }
+}
+
+/// To which site of its keyspaces a node belongs, and how far the others are behind.
+fn at_sites(status: &NodeStatus) -> String {
+    status.sites.iter().map(|at| format!("; {}", at.text())).collect()
+}
+
 /// The keyspaces that are not served: those that the client knows of, and those that only nodes know of.
 fn not_served(mut known: Vec<NotServed>, replies: &[Option<NodeReply>]) -> Vec<NotServed> {
     for refused in replies.iter().flatten().flat_map(|reply| &reply.status.not_served) {
@@ -123,7 +137,7 @@ fn as_text(node: usize, reply: Option<&NodeReply>, state: &str) -> String {
         return format!("n{node:<4} {:>101}{state}", "");
     };
     format!(
-        "n{node:<4} {:<9} {:>8}s {:<8} {:>5} {:>10} {:>4} {:>9} {:>11} {:>12} {:>8}  {state}",
+        "n{node:<4} {:<9} {:>8}s {:<8} {:>5} {:>10} {:>4} {:>9} {:>11} {:>12} {:>8}  {state}{}",
         status.version,
         status.uptime.as_secs(),
         status.durability.name(),
@@ -134,6 +148,7 @@ fn as_text(node: usize, reply: Option<&NodeReply>, state: &str) -> String {
         status.statistics.counters.log_bytes,
         status.statistics.connections,
         round_trip.as_micros(),
+        at_sites(status),
     )
 }
 
@@ -154,6 +169,7 @@ fn as_json(node: usize, reply: Option<&NodeReply>, state: &str) -> Value {
         "read_only": status.obstacle,
         "not_served": status.not_served,
         "outside": status.outside,
+        "sites": status.sites,
         "behind": status.behind,
         "not_voting": status.not_voting,
         "flush_under_way_s": status.flush_under_way.map(|lasting| lasting.as_secs_f64()),

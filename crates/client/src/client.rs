@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rand::{Rng, SeedableRng};
-use serried_actor::{Group, Random};
+use serried_actor::Random;
 use serried_model::{FamilyName, NodeId, Registers, Transactions};
 use serried_protocols::Entry;
 use serried_session::{RegisterKeyspace, Session, TransactionKeyspace};
@@ -21,7 +22,7 @@ use tokio::time::Instant;
 use crate::coordinator::{AnyDesk, Coordinators, MakeCoordinator};
 use crate::desk::Desk;
 use crate::dialer::{Dialers, Report, View};
-use crate::distance;
+use crate::distance::{self, Distances};
 use crate::error::ConnectError;
 use crate::port::{KeyspacePort, keyspace_id};
 use crate::side::ClientSide;
@@ -43,6 +44,9 @@ pub struct ConnectOptions {
     pub cluster: Option<String>,
     /// Where this client is: a site of the geography that the cluster emulates, if it does. Default: the first site.
     pub site: Option<String>,
+    /// The site to which this client belongs in keyspaces with several sites, from 0. It reads and writes there. Default:
+    /// the site of the nearest node.
+    pub home: Option<u16>,
     /// The most attempts of transactions, or operations on registers, that each keyspace may have open at a time; more
     /// have to wait. Default 16384.
     pub open_attempts: usize,
@@ -59,6 +63,7 @@ impl ConnectOptions {
             addresses: addresses.into_iter().map(Into::into).collect(),
             cluster: None,
             site: None,
+            home: None,
             open_attempts: 16384,
             timeout: Duration::from_secs(5),
             transport: TransportOptions::default(),
@@ -75,14 +80,26 @@ pub struct NodeReply {
     pub round_trip: Duration,
 }
 
+/// A keyspace that has a coordinator.
+#[derive(Clone)]
+struct Opened {
+    /// Its place among those of the client.
+    place: u16,
+    desk: AnyDesk,
+    /// The client's site.
+    home: u16,
+}
+
 /// A connected client. Its tasks run on the runtime on which it was connected.
 pub struct Client {
     pub(crate) endpoint: Arc<Endpoint<ClientSide>>,
     view: View,
-    group: Group,
+    distances: Distances,
+    /// [`ConnectOptions::home`].
+    home: Option<u16>,
     coordinators: Coordinators,
-    /// The keyspaces that have a coordinator, by their numbers: their places here, and their desks.
-    opened: Mutex<BTreeMap<u64, (u16, AnyDesk)>>,
+    /// The keyspaces that have a coordinator, by their numbers.
+    opened: Mutex<BTreeMap<u64, Opened>>,
     /// How many attempts and operations each keyspace may have open.
     capacity: usize,
     dialers: Dialing,
@@ -115,12 +132,18 @@ impl Client {
         let beating = endpoint.clone();
         let mut tasks = JoinSet::new();
         tasks.spawn(async move { beating.keep_beating().await });
-        let (dialers, view, round_trips) = meet(endpoint.clone(), &options).await?;
-        let group = match view.place {
-            Some(place) => distance::emulated(place, view.peers.len()),
+        let Meeting { dialers, view, round_trips, sites } =
+            meet(endpoint.clone(), &options).await?;
+        let distances = match view.place {
+            Some(place) => {
+                let of = |node| sites.get(&node).copied();
+                let of = |node| of(node).unwrap_or_else(|| place.geography.site_of(node as usize));
+                let sites: Vec<usize> = (0..view.peers.len() as u64).map(of).collect();
+                Distances::emulated(place, &sites)
+            }
             None => {
                 let spread = distance::spread(options.site.as_deref());
-                distance::measured(&round_trips, view.peers.len(), spread)
+                Distances::measured(&round_trips, view.peers.len(), spread)
             }
         };
         let time = endpoint.clone();
@@ -128,7 +151,8 @@ impl Client {
         Ok(Arc::new(Client {
             endpoint,
             view,
-            group,
+            distances,
+            home: options.home,
             coordinators,
             opened: Mutex::default(),
             capacity: options.open_attempts,
@@ -147,9 +171,67 @@ impl Client {
         self.endpoint.id
     }
 
-    /// The replicas as this client sees them.
-    pub fn group(&self) -> &Group {
-        &self.group
+    /// The nodes' numbers in the order of their distance from this client.
+    pub fn nearest_first(&self) -> &[usize] {
+        self.distances.nearest_first()
+    }
+
+    /// An estimate of the round trip to the farthest node.
+    pub fn longest_round_trip(&self) -> Duration {
+        self.distances.farthest()
+    }
+
+    /// The site at which this client uses the keyspace called `name`, from 0.
+    ///
+    /// # Errors
+    /// If there is no such keyspace, it has no such site as the client was told to belong to, or it is not served there.
+    pub fn home(&self, name: &str) -> Result<u16, ConnectError> {
+        self.home_of(&self.find(name)?)
+    }
+
+    /// The same for a keyspace that was found. The site stays the same once the keyspace is open. If the client was not told
+    /// its site, it is the nearest one of which a majority may have the keyspace.
+    pub(crate) fn home_of(&self, keyspace: &KeyspaceInfo) -> Result<u16, ConnectError> {
+        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        match opened.get(&keyspace.number) {
+            Some(opened) => Ok(opened.home),
+            None => self.choose_home(keyspace),
+        }
+    }
+
+    fn choose_home(&self, keyspace: &KeyspaceInfo) -> Result<u16, ConnectError> {
+        let (sites, placement) = (keyspace.sites, keyspace.placement(self.view.peers.len()));
+        if sites == 1 {
+            return Ok(0);
+        }
+        let tables = self.tables();
+        let serves = |site: &u16| tables.may_serve(keyspace.number, self.nodes_of(*site, keyspace));
+        let nearest = || self.nearest_first().iter().map(|node| placement.site_of(*node));
+        let chosen = match self.home {
+            Some(home) if home >= sites => {
+                let (name, last) = (keyspace.name.clone(), sites - 1);
+                return Err(ConnectError::NoSuchSite { name, home, last });
+            }
+            Some(home) => Some(home).filter(serves),
+            None => nearest().find(serves),
+        };
+        chosen.ok_or_else(|| {
+            let name = keyspace.name.clone();
+            let where_it_is = self.home.map_or("any site".to_string(), |home| format!("site {home}"));
+            let reason = format!(
+                "keyspace `{name}` is not served at {where_it_is}: no majority of the nodes there has {}; give all nodes \
+                 the same keyspace, and start them again",
+                keyspace.description()
+            );
+            ConnectError::NotServed(NotServed { name, reason })
+        })
+    }
+
+    /// The nodes of a keyspace's site.
+    pub(crate) fn nodes_of(&self, site: u16, keyspace: &KeyspaceInfo) -> Range<usize> {
+        let each = self.view.peers.len() / usize::from(keyspace.sites);
+        let first = usize::from(site) * each;
+        first..first + each
     }
 
     /// The cluster's keyspaces that can be used. One that a majority of the nodes lacks is left out.
@@ -193,38 +275,53 @@ impl Client {
     /// The keyspace called `name`, of the family `F`. It keeps the client alive.
     ///
     /// # Errors
-    /// If there is none, it is of another family, or this client does not have its protocol.
+    /// If there is none, it is of another family, this client does not have its protocol, or it is not served at the site to
+    /// which this client belongs.
     pub fn open<F: Session>(self: &Arc<Self>, name: &str) -> Result<F::Keyspace, ConnectError> {
         let found = self.find(name)?;
         let entry = *self.protocol_of(&found)?;
-        let KeyspaceInfo { number, guarantee, partitions, settings, generation, .. } = found;
         if entry.family != F::NAME {
-            let (name, found, wanted) = (name.to_string(), entry.family, F::NAME);
+            let (name, guarantee) = (name.to_string(), found.guarantee);
+            let (found, wanted) = (entry.family, F::NAME);
             return Err(ConnectError::WrongFamily { name, guarantee, found, wanted });
         }
-        let checked = F::NAME.check_replicas(self.group.size());
-        checked
-            .map_err(|reason| ConnectError::UnknownProtocol { name: name.to_string(), reason })?;
-        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        let (place, desk) = opened.entry(number).or_insert_with(|| {
-            let (place, random) = {
-                let mut core = self.endpoint.lock();
-                let random = Random::from_rng(&mut core.random);
-                (core.shards.add(number, partitions), random)
-            };
-            let role = Role { id: self.endpoint.id, keyspace: number, random };
-            let group = self.group.clone().with_partitions(partitions);
-            let (coordinator, desk) = (entry.make.0)(group, &settings, role, self.capacity);
-            self.endpoint.install(place, coordinator);
-            (place, desk)
-        });
-        let (place, desk) = (*place, desk.clone());
-        drop(opened);
+        let Opened { place, desk, home } = self.opened(&found, &entry)?;
+        let nodes = self.nodes_of(home, &found);
         let desk: Arc<Desk<F>> = desk.downcast().expect("a desk of the protocol's family");
         let offers = desk.offers;
-        let id = keyspace_id(self.cluster(), name, generation);
-        let port = Arc::new(KeyspacePort::new(self.clone(), place, desk, id));
+        let id = keyspace_id(self.cluster(), name, found.generation);
+        let port = Arc::new(KeyspacePort::new(self.clone(), (place, nodes), desk, id));
         Ok(F::keyspace(port, self.view.limits, offers))
+    }
+
+    /// The coordinator of a keyspace, which is made when the keyspace is opened first.
+    fn opened(
+        &self,
+        keyspace: &KeyspaceInfo,
+        entry: &Entry<MakeCoordinator>,
+    ) -> Result<Opened, ConnectError> {
+        let KeyspaceInfo { name, number, settings, .. } = keyspace;
+        let placement = keyspace.placement(self.view.peers.len());
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(opened) = opened.get(number) {
+            return Ok(opened.clone());
+        }
+        let home = self.choose_home(keyspace)?;
+        let group = self.distances.group(self.nodes_of(home, keyspace));
+        let checked = entry.family.check_replicas(group.size());
+        checked.map_err(|reason| ConnectError::UnknownProtocol { name: name.clone(), reason })?;
+        let group = group.with_partitions(keyspace.partitions).at_site(home, keyspace.sites);
+        let (place, random) = {
+            let mut core = self.endpoint.lock();
+            let random = Random::from_rng(&mut core.random);
+            (core.shards.add(*number, placement), random)
+        };
+        let role = Role { id: self.endpoint.id, keyspace: *number, placement, random };
+        let (coordinator, desk) = (entry.make.0)(group, settings, role, self.capacity);
+        self.endpoint.install(place, coordinator);
+        let new = Opened { place, desk, home };
+        opened.insert(*number, new.clone());
+        Ok(new)
     }
 
     /// What the cluster says of a keyspace.
@@ -316,12 +413,21 @@ impl Drop for Dialing {
     }
 }
 
+/// What came of meeting the nodes.
+struct Meeting {
+    dialers: Dialing,
+    view: View,
+    /// By node, those that have answered: the round trip, and the site of the emulated geography if there is one.
+    round_trips: BTreeMap<u64, Duration>,
+    sites: BTreeMap<u64, usize>,
+}
+
 /// Dials all addresses, and the addresses that the nodes name, until every core of each node has answered or the time
 /// for it is over. An address of a node that is known already is dialled too, because it may belong to another cluster.
 async fn meet(
     endpoint: Arc<Endpoint<ClientSide>>,
     options: &ConnectOptions,
-) -> Result<(Dialing, View, BTreeMap<u64, Duration>), ConnectError> {
+) -> Result<Meeting, ConnectError> {
     if options.addresses.is_empty() {
         let reason = "it names no node".to_string();
         return Err(ConnectError::Address { given: String::new(), reason });
@@ -343,7 +449,7 @@ async fn meet(
         dialers.dial(address, 0);
     }
     let mut until = Instant::now() + options.timeout;
-    let mut round_trips = BTreeMap::new();
+    let (mut round_trips, mut sites) = (BTreeMap::new(), BTreeMap::new());
     let mut tried = Vec::new();
     let mut reported = 0;
     while reported < dialers.dialed() {
@@ -352,8 +458,9 @@ async fn meet(
         };
         reported += 1;
         match report {
-            Report::Met { replica, round_trip } => {
+            Report::Met { replica, round_trip, site } => {
                 round_trips.entry(replica).or_insert(round_trip);
+                sites.extend(site.map(|site| (replica, site)));
                 let peers = dialers.view.get().map_or(&[][..], |view| &view.peers);
                 if round_trips.len() == peers.len() / 2 + 1 {
                     until = until.min(Instant::now() + GRACE.max(4 * round_trip));
@@ -372,7 +479,9 @@ async fn meet(
         }
     }
     match dialers.view.get().cloned() {
-        Some(view) if !round_trips.is_empty() => Ok((dialing, view, round_trips)),
+        Some(view) if !round_trips.is_empty() => {
+            Ok(Meeting { dialers: dialing, view, round_trips, sites })
+        }
         _ => {
             if reported < dialers.dialed() {
                 tried.push(format!("the rest not within {:?}", options.timeout));

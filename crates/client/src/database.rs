@@ -34,7 +34,8 @@ pub struct DatabaseStatistics {
 impl Database {
     /// Connects to the cluster at `serried://host:port,host:port`. The scheme may be left out. The order of the
     /// addresses does not matter, and one that answers is enough if the nodes know each other's addresses. `?site=name`
-    /// says where this client is, and `?cluster=name` which cluster it expects.
+    /// says where this client is, `?home=number` to which site of the keyspaces it belongs, and `?cluster=name` which
+    /// cluster it expects.
     ///
     /// # Errors
     /// If the text is no such address, if no node answers within 5 s, or if the nodes that answer are of different

@@ -62,6 +62,8 @@ pub(crate) enum Report {
     Met {
         replica: u64,
         round_trip: Duration,
+        /// The site of the emulated geography at which it is, if there is one.
+        site: Option<usize>,
     },
     /// A core answered to which there is a connection already.
     Duplicate,
@@ -218,12 +220,12 @@ impl Dialer {
         if node.0 >= agreed.peers.len() as u64 {
             return Joined::Disagrees(format!("it calls itself {node}, which there is not"));
         }
-        let delay = match agreed.place {
-            None => Duration::ZERO,
+        let (delay, site) = match agreed.place {
+            None => (Duration::ZERO, None),
             Some(here) => {
                 let site = welcome.site.as_deref();
                 match Place::find(here.geography, site, node.0 as usize) {
-                    Ok(there) => here.delay_to(there),
+                    Ok(there) => (here.delay_to(there), Some(there.site)),
                     Err(reason) => return Joined::Disagrees(reason),
                 }
             }
@@ -270,7 +272,7 @@ impl Dialer {
         if self.hello.core == 0 {
             (1..welcome.cores).for_each(|core| self.dialers.dial(&self.address, core));
         }
-        self.report(Report::Met { replica: node.0, round_trip });
+        self.report(Report::Met { replica: node.0, round_trip, site });
         tracing::debug!(%node, address = self.address, "connected");
         let ended = connection.run(&endpoint, node, link).await;
         if !endpoint.is_closed() {

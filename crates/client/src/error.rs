@@ -58,6 +58,18 @@ pub enum ConnectError {
     /// A majority of the nodes has no keyspace of this name, or other ones.
     #[error("{}", .0.reason)]
     NotServed(NotServed),
+    /// The keyspace has no such site.
+    #[error(
+        "keyspace `{name}` has no site {home}, its sites are 0 to {last}: choose one of them as `home`"
+    )]
+    NoSuchSite {
+        /// The keyspace.
+        name: String,
+        /// The site asked for.
+        home: u16,
+        /// Its last site.
+        last: u16,
+    },
     /// The keyspace runs a protocol that this client does not have.
     #[error("keyspace `{name}` can't be used by this client: {reason}")]
     UnknownProtocol {

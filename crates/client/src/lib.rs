@@ -84,7 +84,7 @@ pub use serried_session::{
     TransactionKeyspace, WriteOutcome,
 };
 pub use serried_wire::{
-    Behind, KeyspaceInfo, NodeStatistics, NodeStatus, NotServed, NotVoting, Statistics,
+    AtSite, Behind, KeyspaceInfo, NodeStatistics, NodeStatus, NotServed, NotVoting, Statistics,
     TransportOptions,
 };
 pub use watching::{WatchError, WatchOptions, Watched, Watching};

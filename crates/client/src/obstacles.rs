@@ -1,5 +1,6 @@
 //! What a client knows of nodes that can't write their logs.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -34,13 +35,14 @@ impl Obstacles {
         }
     }
 
-    /// If those of `nodes` nodes that can write are no majority: who can't, and why.
-    pub(crate) fn of_majority(&self, nodes: usize) -> Option<String> {
-        let mut who: Vec<NodeId> = self.known.iter().map(|(_, node, _)| *node).collect();
+    /// If those of `nodes` that can write are no majority of them: who can't, and why.
+    pub(crate) fn of_majority(&self, nodes: &Range<usize>) -> Option<String> {
+        let known = || self.known.iter().filter(|(_, node, _)| nodes.contains(&node.member()));
+        let mut who: Vec<NodeId> = known().map(|(_, node, _)| *node).collect();
         who.sort_unstable();
         who.dedup();
-        let (_, _, why) = self.known.first()?;
-        if nodes - who.len() > nodes / 2 {
+        let (_, _, why) = known().next()?;
+        if nodes.len() - who.len() > nodes.len() / 2 {
             return None;
         }
         let who: Vec<String> = who.iter().map(NodeId::to_string).collect();
@@ -73,16 +75,18 @@ mod tests {
         let (first, other, second) = (link(0), link(0), link(1));
         obstacles.set(first, node(0), Some("the disk is full".to_string()));
         obstacles.set(other, node(0), Some("the disk is full".to_string()));
-        assert_eq!(obstacles.of_majority(3), None, "two cores of one node");
+        assert_eq!(obstacles.of_majority(&(0..3)), None, "two cores of one node");
         obstacles.set(second, node(1), Some("the disk is full".to_string()));
-        let said = obstacles.of_majority(3).unwrap();
+        let said = obstacles.of_majority(&(0..3)).unwrap();
         assert_eq!(said, format!("{}, {} can't write: the disk is full", node(0), node(1)));
         let third = link(2);
         obstacles.set(third, node(2), Some("the disk is full".to_string()));
-        assert!(obstacles.of_majority(3).is_some(), "nobody can");
+        assert!(obstacles.of_majority(&(0..3)).is_some(), "nobody can");
+        assert!(obstacles.of_majority(&(1..4)).is_some(), "one of this site can");
+        assert_eq!(obstacles.of_majority(&(2..5)), None);
         obstacles.lost(third);
         obstacles.set(second, node(1), None);
-        assert_eq!(obstacles.of_majority(3), None);
+        assert_eq!(obstacles.of_majority(&(0..3)), None);
         obstacles.lost(first);
         assert!(any.load(Ordering::Relaxed));
         obstacles.lost(other);

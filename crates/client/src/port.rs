@@ -3,6 +3,7 @@
 //! A task for the coordinator, with a channel from each session, would cost two changes of tasks for each operation. Here
 //! the task of the session takes the endpoint's lock and runs the coordinator itself.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Waker;
@@ -20,7 +21,7 @@ use crate::side::ClientSide;
 /// One keyspace of a connected client. A coordinator runs in the task that requests something of it.
 pub(crate) struct KeyspacePort<F: Family> {
     /// Kept alive, with its connections.
-    client: Arc<Client>,
+    _client: Arc<Client>,
     endpoint: Arc<Endpoint<ClientSide>>,
     keyspace: u16,
     /// [`Port::keyspace_id`].
@@ -29,16 +30,24 @@ pub(crate) struct KeyspacePort<F: Family> {
     entropy: AtomicU64,
     /// Whether there is a node that can't write.
     obstructed: Arc<AtomicBool>,
+    /// The nodes of the client's site.
+    nodes: Range<usize>,
 }
 
 impl<F: Family> KeyspacePort<F> {
-    pub(crate) fn new(client: Arc<Client>, keyspace: u16, desk: Arc<Desk<F>>, id: u64) -> Self {
+    /// That to the `keyspace`-th of the client's keyspaces, which the client uses at these nodes.
+    pub(crate) fn new(
+        client: Arc<Client>,
+        (keyspace, nodes): (u16, Range<usize>),
+        desk: Arc<Desk<F>>,
+        id: u64,
+    ) -> Self {
         let endpoint = client.endpoint.clone();
         let mut core = endpoint.lock();
         let entropy = AtomicU64::new(core.random.next_u64());
         let obstructed = core.side.obstacles.watch();
         drop(core);
-        KeyspacePort { client, endpoint, keyspace, id, desk, entropy, obstructed }
+        KeyspacePort { _client: client, endpoint, keyspace, id, desk, entropy, obstructed, nodes }
     }
 
     /// Whether a transaction is being dropped because a coordinator panicked. Then nothing is left to be done for it, and
@@ -89,7 +98,7 @@ impl<F: Family> Driver for KeyspacePort<F> {
         if !self.obstructed.load(Ordering::Relaxed) {
             return None;
         }
-        self.endpoint.lock().side.obstacles.of_majority(self.client.group().size())
+        self.endpoint.lock().side.obstacles.of_majority(&self.nodes)
     }
 
     fn now(&self) -> Timestamp {

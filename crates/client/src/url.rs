@@ -5,7 +5,7 @@ use crate::error::ConnectError;
 
 const SCHEME: &str = "serried://";
 
-/// Reads `serried://host:port,host:port?cluster=name&site=name`, or the addresses alone.
+/// Reads `serried://host:port,host:port?cluster=name&site=name&home=number`, or the addresses alone.
 pub(crate) fn parse(given: &str) -> Result<ConnectOptions, ConnectError> {
     let fail = |reason: &str| ConnectError::Address {
         given: given.to_string(),
@@ -35,7 +35,11 @@ pub(crate) fn parse(given: &str) -> Result<ConnectOptions, ConnectError> {
         match parameter.split_once('=') {
             Some(("site", site)) => options.site = Some(site.to_string()),
             Some(("cluster", cluster)) => options.cluster = Some(cluster.to_string()),
-            _ => return Err(fail("its parameters may be `site=` and `cluster=`")),
+            Some(("home", home)) => match home.parse() {
+                Ok(home) => options.home = Some(home),
+                Err(_) => return Err(fail("`home=` wants the number of a site, from 0")),
+            },
+            _ => return Err(fail("its parameters may be `site=`, `home=` and `cluster=`")),
         }
     }
     Ok(options)
@@ -57,6 +61,7 @@ mod tests {
         let options = parse("serried://a:1?site=zone-1&cluster=bank").unwrap();
         assert_eq!(options.site.as_deref(), Some("zone-1"));
         assert_eq!(options.cluster.as_deref(), Some("bank"));
+        assert_eq!((options.home, parse("a:1?home=2").unwrap().home), (None, Some(2)));
     }
 
     #[test]
@@ -68,6 +73,7 @@ mod tests {
             ("a:70000", "not a number"),
             ("http://a:1", "scheme"),
             ("a:1?sight=x", "parameters"),
+            ("a:1?home=moon", "the number of a site"),
         ];
         for (given, reason) in wrong {
             let message = parse(given).unwrap_err().to_string();

@@ -92,7 +92,7 @@ pub struct Watching {
 }
 
 impl Client {
-    /// Watches all partitions of a keyspace at one node, the nearest that answers. Returns once it
+    /// Watches all partitions of a keyspace at one node, the nearest of this client's site that answers. Returns once it
     /// watches.
     ///
     /// # Errors
@@ -102,10 +102,11 @@ impl Client {
         keyspace: &str,
         options: WatchOptions,
     ) -> Result<Watching, WatchError> {
-        let id = self.find(keyspace)?.number;
-        for attempt in 0..self.group().size() {
-            let member = self.group().choice(0, attempt).member();
-            let Some(mut watching) = Watching::ask(&self.endpoint, member, id, &options) else {
+        let info = self.find(keyspace)?;
+        let id = info.number;
+        let nodes = self.nodes_of(self.home_of(&info)?, &info);
+        for member in self.nearest_first().iter().filter(|node| nodes.contains(node)) {
+            let Some(mut watching) = Watching::ask(&self.endpoint, *member, id, &options) else {
                 continue;
             };
             match tokio::time::timeout(BEGIN_TIMEOUT, watching.begin()).await {

@@ -38,10 +38,11 @@ pub struct LocalCluster {
 }
 
 impl LocalCluster {
-    /// Starts `n` nodes on ports that are free, with these keyspaces. They serve when this returns.
+    /// Starts `n` nodes on ports that are free, with these keyspaces. They serve when this returns. If keyspaces have sites,
+    /// the nodes are divided among these, in order and evenly.
     ///
     /// # Errors
-    /// If `n` is even, a protocol or the geography is not known, or the machine lacks resources.
+    /// If `n` is even, or no site of a keyspace would have an odd number of nodes, a protocol or the geography is not known, or the machine lacks resources.
     pub fn start(
         n: usize,
         keyspaces: &[KeyspaceConfiguration],
@@ -60,7 +61,8 @@ impl LocalCluster {
         options: LocalOptions,
         protocols: Protocols,
     ) -> Result<LocalCluster, StartError> {
-        if n.is_multiple_of(2) {
+        let one_site = keyspaces.iter().all(|keyspace| keyspace.sites == 1);
+        if n == 0 || n.is_multiple_of(2) && one_site {
             let message = format!("a cluster of {n} nodes: choose an odd number");
             return Err(ConfigurationError { file: None, line: None, message }.into());
         }

@@ -17,6 +17,11 @@ pub trait Family: Copy + Debug + Send + Sync + 'static {
     type Output: Clone + PartialEq + Debug + Send + 'static;
     /// Which optional requests a protocol offers.
     type Offers: Copy + PartialEq + Debug + Send + Sync + 'static;
+
+    /// Whether a keyspace of a protocol with these offers can have several sites, each of which holds all keys.
+    fn offers_sites(_offers: &Self::Offers) -> bool {
+        false
+    }
 }
 
 /// The family of keyspaces that run transactions.
@@ -50,6 +55,10 @@ impl Family for Snapshots {
     type Operation = snapshots::Operation;
     type Output = snapshots::Output;
     type Offers = snapshots::Offers;
+
+    fn offers_sites(offers: &Self::Offers) -> bool {
+        offers.sites
+    }
 }
 
 /// The name of a family, where types are erased.

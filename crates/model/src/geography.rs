@@ -117,10 +117,18 @@ impl Geography {
 
     /// Replicas `0..n` in the order of their distance from `site`.
     pub fn nearest_first(&self, site: usize, n: usize) -> Vec<usize> {
-        let mut replicas: Vec<usize> = (0..n).collect();
+        let places: Vec<usize> = (0..n).map(|replica| self.site_of(replica)).collect();
         // Each site starts with a different one of several equally near replicas. This spreads the load.
+        self.nearest_first_of(&places, site, site)
+    }
+
+    /// Replicas that are at these sites, in the order of their distance from `site`. Of several equally near ones,
+    /// `first` is the first, modulo their number, and the others follow in order.
+    pub fn nearest_first_of(&self, places: &[usize], site: usize, first: usize) -> Vec<usize> {
+        let n = places.len();
+        let mut replicas: Vec<usize> = (0..n).collect();
         replicas.sort_by_key(|replica| {
-            (self.round_trip(site, self.site_of(*replica)), (replica + n - site % n) % n)
+            (self.round_trip(site, places[*replica]), (replica + n - first % n) % n)
         });
         replicas
     }

@@ -10,10 +10,11 @@ use serried_model::{Durability, Geography, Limits, NodeId};
 use serried_protocols::Entry;
 use serried_protocols::frameworks::replicated_log::SHOWN_BYTES;
 use serried_storage::DataDirectory;
-use serried_wire::{KeyspaceInfo, Place, Shards, TransportOptions};
+use serried_wire::{KeyspaceInfo, Place, Placement, Shards, TransportOptions};
 use toml::Spanned;
 
 use crate::generations::number;
+use crate::joining::identity;
 use crate::replica::{MakeReplica, Replicas};
 
 /// How long a keyspace's name may be, in bytes.
@@ -56,7 +57,8 @@ pub struct NodeConfiguration {
     pub node: usize,
     /// The address to listen on; port 0 for any that is free.
     pub listen: String,
-    /// The addresses of all nodes by number, as clients and nodes reach them. Their number is odd.
+    /// The addresses of all nodes by number, as clients and nodes reach them. Their number is odd, or that of the nodes of
+    /// a site is for each keyspace.
     pub peers: Vec<String>,
     /// Where the node is. Default: the node's place in the geography, if there is one.
     pub site: Option<String>,
@@ -92,9 +94,13 @@ pub struct KeyspaceConfiguration {
     /// The protocol that it runs.
     #[serde(default = "default_protocol")]
     pub protocol: String,
-    /// How many partitions its keys are spread over. Default 1, at most 1024.
+    /// How many partitions its keys are spread over. Default 1, at most 1024 at all sites together.
     #[serde(default = "one")]
     pub partitions: u16,
+    /// How many sites it has, each of which holds all keys. The nodes are divided among them, in order and evenly. Each
+    /// site has an odd number of nodes. Default 1.
+    #[serde(default = "one")]
+    pub sites: u16,
     /// What its protocol is set to.
     #[serde(default)]
     pub settings: Settings,
@@ -105,13 +111,14 @@ fn one() -> u16 {
 }
 
 impl KeyspaceConfiguration {
-    /// A keyspace with one partition.
+    /// A keyspace with one partition, at one site.
     pub fn new(name: impl Into<String>, protocol: impl Into<String>) -> Self {
         KeyspaceConfiguration {
             name: name.into(),
             id: None,
             protocol: protocol.into(),
             partitions: 1,
+            sites: 1,
             settings: Settings::default(),
         }
     }
@@ -132,12 +139,55 @@ impl KeyspaceConfiguration {
         KeyspaceInfo {
             name: self.name.clone(),
             generation,
-            number: number(cluster, &self.name, generation, &self.protocol, self.partitions),
+            number: number(cluster, &identity(self), generation),
             first_shard: 0,
             protocol: entry.name.to_string(),
             guarantee: entry.guarantee.name().to_string(),
             partitions: self.partitions,
+            sites: self.sites,
             settings: self.settings,
+        }
+    }
+
+    /// On which of so many nodes its replicas are.
+    pub(crate) fn placement(&self, nodes: usize) -> Placement {
+        Placement::new(self.sites, self.partitions, nodes / usize::from(self.sites))
+    }
+
+    /// Checks that so many nodes can be divided among its sites, and that its protocol can have them.
+    ///
+    /// # Errors
+    /// Why not, and what to choose instead.
+    fn judge_sites(&self, nodes: usize, replicas: &Replicas) -> Result<(), String> {
+        let KeyspaceConfiguration { name, protocol, sites, .. } = self;
+        let sites = usize::from(*sites);
+        if sites == 0 {
+            return Err(format!("keyspace `{name}` has 0 sites: choose 1 or more"));
+        }
+        if sites > 1 && !replicas.find(protocol)?.offers_sites {
+            let having: Vec<_> = replicas.with_sites().collect();
+            return Err(format!(
+                "keyspace `{name}` has {sites} sites, and protocol `{protocol}` has only one: leave `sites` out, or \
+                 choose one of the protocols {}",
+                having.join(", ")
+            ));
+        }
+        if !nodes.is_multiple_of(sites) {
+            return Err(format!(
+                "keyspace `{name}` has {sites} sites, and `peers` lists {nodes} nodes, which can't be divided evenly: \
+                 list as many nodes for each site"
+            ));
+        }
+        let each = nodes / sites;
+        match each.is_multiple_of(2) {
+            true if sites == 1 => Err(format!(
+                "keyspace `{name}` has one site, with all {nodes} nodes: list an odd number of nodes, or give it so many \
+                 `sites` that each has an odd number"
+            )),
+            true => Err(format!(
+                "keyspace `{name}` has {sites} sites with {each} of the {nodes} nodes each: give each site an odd number"
+            )),
+            false => Ok(()),
         }
     }
 
@@ -173,6 +223,12 @@ impl KeyspaceConfiguration {
     #[must_use]
     pub fn with_partitions(self, partitions: u16) -> Self {
         KeyspaceConfiguration { partitions, ..self }
+    }
+
+    /// The same with so many sites.
+    #[must_use]
+    pub fn with_sites(self, sites: u16) -> Self {
+        KeyspaceConfiguration { sites, ..self }
     }
 }
 
@@ -394,6 +450,16 @@ impl NodeConfiguration {
         self.keyspaces.iter().map(|keyspace| usize::from(keyspace.partitions)).sum()
     }
 
+    /// The site of the geography at which node `node` is unless it names another one. The nodes of a site of a keyspace are
+    /// at one place.
+    pub(crate) fn usual_place(&self, geography: Geography, node: usize) -> usize {
+        let sites = self.keyspaces.iter().map(|keyspace| usize::from(keyspace.sites)).max();
+        match sites.filter(|sites| *sites > 1) {
+            Some(sites) => geography.site_of(node / (self.peers.len() / sites).max(1)),
+            None => geography.site_of(node),
+        }
+    }
+
     /// How many cores serve the partitions: no more than there are partitions.
     pub(crate) fn core_count(&self) -> usize {
         let available = || std::thread::available_parallelism().map_or(1, usize::from);
@@ -441,7 +507,8 @@ impl NodeConfiguration {
 
     fn judge(&self, replicas: &Replicas) -> Result<Option<Place>, (Part, String)> {
         let nodes = self.peers.len();
-        if nodes.is_multiple_of(2) || nodes > NodeSet::CAPACITY {
+        let one_site = self.keyspaces.iter().all(|keyspace| keyspace.sites == 1);
+        if nodes.is_multiple_of(2) && one_site || !(1..=NodeSet::CAPACITY).contains(&nodes) {
             let most = NodeSet::CAPACITY - 1;
             let message = format!("`peers` lists {nodes} nodes: list an odd number up to {most}");
             return Err((Part::Peers, message));
@@ -467,7 +534,8 @@ impl NodeConfiguration {
             }
             let wrong = |message| (Part::Keyspace(i), message);
             let entry = replicas.find(&keyspace.protocol).map_err(wrong)?;
-            let checked = entry.family.check_replicas(nodes);
+            keyspace.judge_sites(nodes, replicas).map_err(wrong)?;
+            let checked = entry.family.check_replicas(nodes / usize::from(keyspace.sites));
             checked.map_err(|reason| wrong(format!("keyspace `{name}`: {reason}")))?;
             let checked = keyspace.settings.check();
             checked.map_err(|reason| wrong(format!("keyspace `{name}`: {reason}")))?;
@@ -493,12 +561,16 @@ impl NodeConfiguration {
                      the bound can't learn what its updates have done"
                 )));
             }
-            let (partitions, most) = (keyspace.partitions, NodeId::PARTITIONS);
+            let (partitions, sites) = (keyspace.partitions, keyspace.sites);
+            let most = NodeId::PARTITIONS / usize::from(sites);
             if !(1..=most).contains(&usize::from(partitions)) {
-                let message = format!(
-                    "keyspace `{name}` has {partitions} partitions: choose 1 to {most} of them"
-                );
-                return Err((Part::Keyspace(i), message));
+                let at_each = match sites {
+                    1 => String::new(),
+                    _ => format!(" at each of its {sites} sites"),
+                };
+                return Err(wrong(format!(
+                    "keyspace `{name}` has {partitions} partitions{at_each}: choose 1 to {most} of them"
+                )));
             }
         }
         let (shards, most) = (self.shard_count(), Shards::MOST);
@@ -553,206 +625,11 @@ impl NodeConfiguration {
         let Some(geography) = &self.geography else { return Ok(None) };
         let geography =
             Geography::named(geography).map_err(|error| (Part::Geography, error.to_string()))?;
-        let place = Place::find(geography, self.site.as_deref(), self.node);
+        let usual = self.usual_place(geography, self.node);
+        let place = Place::find(geography, self.site.as_deref(), usual);
         place.map(Some).map_err(|message| (Part::Site, message))
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const GOOD: &str = r#"cluster = "bank"
-node = 1
-listen = "127.0.0.1:7401"
-peers = ["127.0.0.1:7400", "127.0.0.1:7401", "127.0.0.1:7402"]
-geography = "reg"
-site = "zone-2"
-
-[[keyspace]]
-name = "accounts"
-protocol = "morty"
-
-[[keyspace]]
-name = "audit"
-
-[limits]
-key_bytes = 100
-"#;
-
-    fn parse(text: &str) -> Result<NodeConfiguration, String> {
-        NodeConfiguration::parse(text, "node.toml", &Replicas::default())
-            .map_err(|error| error.to_string())
-    }
-
-    fn error_after(from: &str, to: &str) -> String {
-        let text = GOOD.replace(from, to);
-        assert_ne!(text, GOOD);
-        let error = parse(&text).unwrap_err();
-        assert!(!error.contains('\n'), "{error}");
-        error
-    }
-
-    #[test]
-    fn a_file_says_what_it_says_and_the_rest_has_defaults() {
-        let configuration = parse(GOOD).unwrap();
-        assert_eq!((configuration.node, configuration.cluster.as_str()), (1, "bank"));
-        assert_eq!(configuration.keyspaces[1], KeyspaceConfiguration::new("audit", "morty"));
-        assert_eq!(configuration.limits.key_bytes, 100);
-        assert_eq!(configuration.limits.value_bytes, Limits::default().value_bytes);
-        let least = parse("node = 0\nlisten = 'a:1'\npeers = ['a:1']").unwrap();
-        let durability = Durability::Sync;
-        let usual = NodeConfiguration::new(0, vec!["a:1".to_string()]);
-        assert_eq!(least, NodeConfiguration { durability, ..usual });
-    }
-
-    #[test]
-    fn an_error_names_the_file_the_line_and_what_to_do() {
-        let error = error_after("node = 1", "node = 3");
-        assert_eq!(
-            error,
-            "node.toml:2: `node` is 3, but `peers` lists nodes 0 to 2: choose one of them"
-        );
-        let error = error_after(", \"127.0.0.1:7402\"", "");
-        assert_eq!(error, "node.toml:4: `peers` lists 2 nodes: list an odd number up to 63");
-        let error = error_after("[limits]", "[transport]\nframe_bytes = 1048576\n[limits]");
-        assert!(error.contains("`frame_bytes` must be between 67108864 and"), "{error}");
-        let error = error_after("\"zone-2\"", "\"moon\"");
-        assert!(error.starts_with("node.toml:6: geography `reg` has no site `moon`; choose"));
-        let error = error_after("\"morty\"", "\"mort\"");
-        assert!(error.starts_with("node.toml:8: there is no protocol `mort`; choose one of "));
-        let error = error_after("name = \"audit\"", "name = \"audit\"\npartitions = 1025");
-        assert_eq!(
-            error,
-            "node.toml:12: keyspace `audit` has 1025 partitions: choose 1 to 1024 of them"
-        );
-        let error = error_after("cluster = \"bank\"", "cores = 0");
-        assert_eq!(error, "node.toml:1: `cores` is 0: choose 1 or more");
-        let error = error_after("\"audit\"", "\"accounts\"");
-        assert_eq!(error, "node.toml:12: there are two keyspaces `accounts`: rename one of them");
-    }
-
-    #[test]
-    fn what_no_node_can_work_with_is_refused_by_name() {
-        let error = error_after("127.0.0.1:7402", "127.0.0.1:7400");
-        let what = "node.toml:4: `peers` has `127.0.0.1:7400` for nodes 0 and 2: give each node";
-        assert!(error.starts_with(what), "{error}");
-        for wrong in ["127.0.0.1", ":7402", "host:", "host:70000", "host:http"] {
-            let error = error_after("127.0.0.1:7402", wrong);
-            let what = format!("node.toml:4: `peers` has `{wrong}`: write host:port");
-            assert!(error.starts_with(&what), "{error}");
-        }
-        for name in ["connections", "client_bytes", "most_waiting_bytes"] {
-            let error = error_after("[limits]", &format!("[transport]\n{name} = 0\n[limits]"));
-            assert!(error.contains(&format!("`{name}` is 0")), "{error}");
-        }
-        let settings = "name = \"audit\"\nsettings = { election_timeout_ms = 0 }";
-        let error = error_after("name = \"audit\"", settings);
-        let what = "node.toml:12: keyspace `audit`: `election_timeout_ms` is 0";
-        assert!(error.starts_with(what), "{error}");
-    }
-
-    #[test]
-    fn numbers_with_which_nothing_works_are_refused() {
-        for name in ["key_bytes", "value_bytes", "transaction_bytes"] {
-            let error = error_after("key_bytes = 100", &format!("{name} = 0"));
-            assert!(error.starts_with("node.toml:15: ") && error.contains(name), "{error}");
-        }
-        let transport = "[transport]\nclock_uncertainty_us = 9223372036854775807\n[limits]";
-        let error = error_after("[limits]", transport);
-        assert!(error.contains("choose less than 60000000 (a minute)"), "{error}");
-        let settings = "name = \"audit\"\nsettings = { truncation_lag_ms = 0 }";
-        let error = error_after("name = \"audit\"", settings);
-        assert!(error.contains("`truncation_lag_ms` is 0: choose 20 at least"), "{error}");
-        let error = error_after("127.0.0.1:7402", "127.0.0.1:0");
-        assert!(error.starts_with("node.toml:4: `peers` has `127.0.0.1:0`"), "{error}");
-    }
-
-    #[test]
-    fn a_mistake_in_the_text_is_explained_with_the_key_and_what_to_write() {
-        for (from, to, expected) in [
-            (
-                "node = 1\n",
-                "",
-                "node.toml:1: `node` is missing: write this node's number, as node = 0",
-            ),
-            (
-                "node = 1",
-                "node = -1",
-                "node.toml:2: `node`: write a whole number from 0 on instead of the number `-1`",
-            ),
-            (
-                "node = 1",
-                "node = \"1\"",
-                "node.toml:2: `node`: write a whole number from 0 on instead of the text \"1\"",
-            ),
-            (
-                "\"127.0.0.1:7401\"\npeers",
-                "7401\npeers",
-                "node.toml:3: `listen`: write a text in quotes instead of the number `7401`",
-            ),
-            ("name = \"audit\"", "", "node.toml:12: `name` is missing: give the keyspace a name"),
-            (
-                "node = 1",
-                "node = 1\npin = 1",
-                "node.toml:3: `pin`: write true or false instead of the number `1`",
-            ),
-        ] {
-            let error = error_after(from, to);
-            assert!(error.starts_with(expected), "{error}");
-        }
-    }
-
-    #[test]
-    fn a_keyspace_of_registers_has_no_more_replicas_than_its_quorums_are_made_for() {
-        let peers: Vec<String> = (7400..7409).map(|port| format!("127.0.0.1:{port}")).collect();
-        let text = |protocol| {
-            format!(
-                "node = 0\nlisten = 'a:1'\npeers = {peers:?}\n[[keyspace]]\nname = 'flags'\nprotocol = '{protocol}'"
-            )
-        };
-        let error = parse(&text("abd")).unwrap_err();
-        assert!(
-            error.starts_with("node.toml:4: keyspace `flags`: 9 replicas are too many"),
-            "{error}"
-        );
-        assert!(parse(&text("morty")).is_ok());
-    }
-
-    #[test]
-    fn results_that_are_forgotten_by_clients_clocks_are_kept_for_longer_than_these_differ() {
-        let text = |protocol, outcomes_ms| {
-            format!(
-                "node = 0\nlisten = 'a:1'\npeers = ['a:1']\n[[keyspace]]\nname = 'flags'\nprotocol = '{protocol}'\n\
-                 settings = {{ outcomes_ms = {outcomes_ms}, clock_bound_ms = 500 }}"
-            )
-        };
-        const WHAT: &str = "node.toml:4: keyspace `flags`: `outcomes_ms` is 1999: choose 2000 at least, 4 times `clock_bound_ms`";
-        for protocol in ["epaxos", "gryff", "gryff-rsc", "multipaxos"] {
-            let error = parse(&text(protocol, 1999)).unwrap_err();
-            assert!(error.starts_with(WHAT), "{protocol}: {error}");
-            assert!(parse(&text(protocol, 2000)).is_ok(), "{protocol}");
-        }
-        // `abd` keeps no results, and `morty` does not forget outcomes by the clock of a client.
-        assert!(parse(&text("abd", 1)).is_ok() && parse(&text("morty", 1)).is_ok());
-    }
-
-    #[test]
-    fn what_is_not_known_is_an_error_with_its_line() {
-        let error = error_after("key_bytes", "kye_bytes");
-        assert!(
-            error.starts_with("node.toml:16: there is no `kye_bytes`; choose one of"),
-            "{error}"
-        );
-        let error = error_after("node = 1", "node = \"one\"");
-        assert!(error.starts_with("node.toml:2: "), "{error}");
-        let error = error_after("cluster = \"bank\"", "cluster = ");
-        assert!(error.starts_with("node.toml:1: "), "{error}");
-    }
-
-    #[test]
-    fn a_file_that_is_not_there_is_named() {
-        let error = NodeConfiguration::read("/nowhere/node.toml").unwrap_err().to_string();
-        assert!(error.starts_with("/nowhere/node.toml: can't read"), "{error}");
-    }
-}
+mod tests;

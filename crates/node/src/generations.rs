@@ -9,10 +9,13 @@
 //! - **Floors rise.** A node that has generation `g` never serves an earlier one. A node that has dropped `g` never serves `g`
 //!   again, unless its operator asks for it by its id. The node's disk says so before the node serves.
 //! - **One at a time.** A generation is available if a majority serves it. So once a later one is available, no earlier one
-//!   can be.
+//!   can be. This holds for each site if a keyspace has several: a generation is available at a site if a majority of the
+//!   site's nodes serves it. Another site may still serve an earlier one, until its own nodes have learned of the later one.
 //! - **No node drops what others use.** A node keeps a keyspace until its own configuration lacks it, or a majority of the
 //!   nodes is beyond its generation. In the second case the generation can't be available any more; it was dropped while
 //!   the node was away.
+
+use serried_storage::KeyspaceIdentity;
 
 /// What a node knows of a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -90,14 +93,13 @@ pub(crate) fn choose(
 
 /// The number that messages of a keyspace carry. Keyspaces that differ in anything that their data depends on have
 /// different numbers, apart from hash collisions.
-pub(crate) fn number(
-    cluster: &str,
-    name: &str,
-    generation: u32,
-    protocol: &str,
-    partitions: u16,
-) -> u64 {
-    let text = format!("{cluster}\n{name}\n{generation}\n{protocol}\n{partitions}");
+pub(crate) fn number(cluster: &str, keyspace: &KeyspaceIdentity, generation: u32) -> u64 {
+    let KeyspaceIdentity { name, protocol, partitions, sites } = keyspace;
+    let mut text = format!("{cluster}\n{name}\n{generation}\n{protocol}\n{partitions}");
+    // Those with one site have the numbers that they had before there were others.
+    if *sites > 1 {
+        text += &format!("\n{sites}");
+    }
     let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
     let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325, fold);
     // Mixes the last bytes of the text into all bits.
@@ -212,14 +214,22 @@ mod tests {
 
     #[test]
     fn numbers_differ_with_all_that_matters() {
-        let one = number("c", "a", 0, "morty", 1);
+        let keyspace = |name: &str, protocol: &str, partitions, sites| {
+            let (name, protocol) = (name.to_string(), protocol.to_string());
+            KeyspaceIdentity { name, protocol, partitions, sites }
+        };
+        let one = number("c", &keyspace("a", "morty", 1, 1), 0);
+        assert_eq!(one, 0x4796_70c9_f3e2_ebba, "it is that of earlier releases");
         let others = [
-            number("d", "a", 0, "morty", 1),
-            number("c", "b", 0, "morty", 1),
-            number("c", "a", 1, "morty", 1),
-            number("c", "a", 0, "ncc", 1),
-            number("c", "a", 0, "morty", 2),
+            number("d", &keyspace("a", "morty", 1, 1), 0),
+            number("c", &keyspace("b", "morty", 1, 1), 0),
+            number("c", &keyspace("a", "morty", 1, 1), 1),
+            number("c", &keyspace("a", "ncc", 1, 1), 0),
+            number("c", &keyspace("a", "morty", 2, 1), 0),
+            number("c", &keyspace("a", "morty", 1, 2), 0),
+            number("c", &keyspace("a", "morty", 1, 3), 0),
         ];
         assert!(others.iter().all(|other| *other != one));
+        assert_ne!(others[5], others[6]);
     }
 }

@@ -6,6 +6,7 @@
 //! `storage/directory.rs` explains why.
 
 use std::collections::{BTreeMap, HashSet};
+use std::ops::Range;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -47,6 +48,28 @@ impl Heard {
             *last = generation.max(*last);
         }
         last
+    }
+}
+
+/// How many of some other nodes have to say which keyspaces there are, so that one of them is in each majority of these
+/// nodes that the lost one was in.
+struct Wanted {
+    nodes: Range<usize>,
+    count: usize,
+    /// Whether they are those of the node's site in a keyspace, not all nodes.
+    of_site: bool,
+}
+
+impl Wanted {
+    fn new(nodes: Range<usize>, of_site: bool) -> Wanted {
+        let count = (nodes.len() / 2 + 1).min(nodes.len() - 1);
+        Wanted { nodes, count, of_site }
+    }
+
+    /// How many of these answers are of its nodes.
+    fn answered<'a>(&self, answers: impl IntoIterator<Item = &'a Welcome>) -> usize {
+        let members = answers.into_iter().map(|answer| answer.node.member());
+        members.filter(|member| self.nodes.contains(member)).count()
     }
 }
 
@@ -153,8 +176,7 @@ impl Joining<'_> {
     }
 
     fn number(&self, keyspace: &KeyspaceConfiguration, generation: u32) -> u64 {
-        let KeyspaceConfiguration { name, protocol, partitions, .. } = keyspace;
-        number(&self.configuration.cluster, name, generation, protocol, *partitions)
+        number(&self.configuration.cluster, &identity(keyspace), generation)
     }
 
     fn choose(
@@ -224,10 +246,9 @@ impl Joining<'_> {
     /// others remember. It gives up after a while. Only a directory that was settled before goes on without an answer,
     /// and one that meets others like it: an earlier release settled directories although too few nodes had answered.
     async fn ask_until_known(&self, disks: &dyn Disks) -> Result<Heard, StartError> {
-        let nodes = self.configuration.peers.len();
-        let enough = (nodes / 2 + 1).min(nodes - 1);
+        let wanted = self.wanted();
         let rejoined = rejoined(disks);
-        let wanted = if rejoined && disks.lost().is_none() { enough } else { 0 };
+        let must_know = rejoined && disks.lost().is_none();
         let until = Instant::now() + REJOIN_PATIENCE;
         loop {
             if rejoined && disks.keyspaces().is_empty() {
@@ -236,23 +257,41 @@ impl Joining<'_> {
             let hello = Hello { inquires: true, ..self.hello(0) };
             let answers = self.ask_once(hello, disks.is_new()).await?;
             // A node that itself had too few answers may lack what is asked for.
-            let answered = answers.iter().filter(|answer| answer.knows_lost).count();
+            let knowing = || answers.iter().filter(|answer| answer.knows_lost);
+            let lacking = wanted.iter().find(|wanted| wanted.answered(knowing()) < wanted.count);
             let over = Instant::now() > until;
-            if answered < wanted && over {
-                if disks.keyspaces().is_empty() && answers.len() < wanted {
-                    return Err(StartError::TooFew { answered: answers.len(), wanted });
+            if let Some(lacking) = lacking.filter(|_| must_know && over) {
+                let silent = wanted.iter().find(|wanted| wanted.answered(&answers) < wanted.count);
+                if let Some(silent) = silent.filter(|_| disks.keyspaces().is_empty()) {
+                    let (answered, wanted) = (silent.answered(&answers), silent.count);
+                    return Err(StartError::TooFew { answered, wanted, of_site: silent.of_site });
                 }
                 tracing::warn!(
-                    answered,
-                    wanted,
+                    answered = lacking.answered(knowing()),
+                    wanted = lacking.count,
+                    of_site = lacking.of_site,
                     "too few nodes say which keyspaces there are: until this node has been started while enough others run, it counts as one that has lost its disk in each keyspace that it gets; if it has an earlier generation of a keyspace than the one that is meant, replace it once more, on an empty directory with --rejoin, while the others run"
                 );
             }
-            if answered >= wanted || over {
-                return Ok(Heard { answers, enough: answered >= enough });
+            let enough = lacking.is_none();
+            if enough || !must_know || over {
+                return Ok(Heard { answers, enough });
             }
             tokio::time::sleep(ASK_AGAIN).await;
         }
+    }
+
+    /// Of which nodes so many have to say which keyspaces there are. A keyspace with several sites is available at one of
+    /// them as soon as a majority of the site's nodes has it.
+    fn wanted(&self) -> Vec<Wanted> {
+        let (node, nodes) = (self.configuration.node, self.configuration.peers.len());
+        let mut wanted = vec![Wanted::new(0..nodes, false)];
+        for keyspace in self.configuration.keyspaces.iter().filter(|keyspace| keyspace.sites > 1) {
+            let each = nodes / usize::from(keyspace.sites);
+            let first = node / each * each;
+            wanted.push(Wanted::new(first..first + each, true));
+        }
+        wanted
     }
 
     /// Asks which data the others have known this node by, and gives the new data a greater number.
@@ -325,6 +364,7 @@ pub(crate) fn identity(keyspace: &KeyspaceConfiguration) -> KeyspaceIdentity {
         name: keyspace.name.clone(),
         protocol: keyspace.protocol.clone(),
         partitions: keyspace.partitions,
+        sites: keyspace.sites,
     }
 }
 

@@ -231,6 +231,8 @@ mod tests {
                 reason: "n1 has none".to_string(),
             }],
             outside: vec![NotServed { name: "a".to_string(), reason: "it has a@1".to_string() }],
+            spans_all: true,
+            sites: Vec::new(),
             behind: None,
             not_voting: Some(NotVoting { partitions: 2, remaining: Duration::from_secs(5) }),
             flush_under_way: Some(Duration::from_secs(2)),

@@ -79,13 +79,16 @@ pub enum StartError {
     /// It replaces a node whose disk was lost, and can't know what was lost. It can be started again on the same
     /// directory.
     #[error(
-        "only {answered} of the other nodes answer, and {wanted} must say which keyspaces the lost disk may have held: start the others, and this node again"
+        "only {answered} of the other nodes{} answer, and {wanted} must say which keyspaces the lost disk may have held: start the others, and this node again",
+        if *of_site { " of its site" } else { "" }
     )]
     TooFew {
         /// How many have answered.
         answered: usize,
         /// How many have to.
         wanted: usize,
+        /// Whether these are the other nodes of its site in a keyspace.
+        of_site: bool,
     },
     /// Something has ended it.
     #[error(transparent)]

@@ -28,7 +28,7 @@ use serried_model::NodeId;
 use serried_wire::{Hello, Place, Shards, Sparing, Welcome};
 
 use crate::admission::Admission;
-use crate::configuration::NodeConfiguration;
+use crate::configuration::{KeyspaceConfiguration, NodeConfiguration};
 use crate::durable::Disks;
 use crate::joining::{Joining, rejoined};
 use crate::neighbours::Neighbours;
@@ -50,7 +50,6 @@ pub(crate) struct Server {
     shards: Shards,
     /// The answer to a connection, but for the data that the other nodes have.
     welcome: Welcome,
-    group: Group,
     pub(crate) cores: Cores,
     pub(crate) keyspaces: Keyspaces,
     pub(crate) provenances: Provenances,
@@ -74,13 +73,6 @@ impl Server {
         let mut random = Random::try_from_rng(&mut rand::rngs::SysRng)
             .map_err(|error| StartError::System(io::Error::other(error)))?;
         let nodes = configuration.peers.len();
-        let group = match place {
-            None => Group::new(nodes, NEAR),
-            Some(Place { geography, site }) => {
-                let replicas = geography.nearest_first(site, nodes);
-                Group::nearest_first(replicas, geography.longest_round_trip(site))
-            }
-        };
         let incarnation = random.next_u64();
         let joining =
             Joining { configuration: &configuration, place, disks: disks.as_deref(), incarnation };
@@ -95,8 +87,8 @@ impl Server {
                 keyspace.describe(&configuration.cluster, generation, entry)
             })
             .collect();
-        let shards =
-            Shards::new(keyspaces.iter().map(|keyspace| (keyspace.number, keyspace.partitions)));
+        let placed = keyspaces.iter().map(|info| (info.number, info.placement(nodes)));
+        let shards = Shards::new(placed).of_node(configuration.node);
         for (i, keyspace) in keyspaces.iter_mut().enumerate() {
             keyspace.first_shard = shards.first(i as u16);
         }
@@ -126,7 +118,6 @@ impl Server {
         let server = Arc::new(Server {
             place,
             shards,
-            group,
             keyspaces: Keyspaces::new(configuration.node, nodes, welcome.keyspaces.clone()),
             provenances: Provenances::new(disks.clone(), nodes),
             life: Arc::new(Life::new(id, cores.count())),
@@ -152,6 +143,37 @@ impl Server {
     /// The node's id.
     pub(crate) fn id(&self) -> NodeId {
         self.welcome.node
+    }
+
+    /// The replicas of a keyspace, as those on this node see them.
+    fn group(&self, keyspace: &KeyspaceConfiguration) -> Group {
+        let (node, nodes) = (self.configuration.node, self.configuration.peers.len());
+        let sites = usize::from(keyspace.sites);
+        let group = match self.place {
+            None if sites == 1 => Group::new(nodes, NEAR),
+            Some(Place { geography, site }) if sites == 1 => {
+                let replicas = geography.nearest_first(site, nodes);
+                Group::nearest_first(replicas, geography.longest_round_trip(site))
+            }
+            place => self.group_of_site(place, nodes / sites),
+        };
+        let site = keyspace.placement(nodes).site_of(node);
+        group.with_partitions(keyspace.partitions).at_site(site, keyspace.sites)
+    }
+
+    /// The `n` nodes of this node's site of a keyspace, this one first.
+    fn group_of_site(&self, place: Option<Place>, n: usize) -> Group {
+        let node = self.configuration.node;
+        let (first, own) = (node / n * n, node % n);
+        let Some(Place { geography, site: here }) = place else {
+            return Group::nearest_first((0..n).map(|i| (own + i) % n).collect(), NEAR);
+        };
+        let usual = |node| self.configuration.usual_place(geography, node);
+        let mut places: Vec<usize> = (first..first + n).map(usual).collect();
+        places[own] = here;
+        let farthest = places.iter().map(|place| geography.round_trip(here, *place)).max();
+        let members = geography.nearest_first_of(&places, here, own);
+        Group::nearest_first(members, farthest.unwrap_or_default().max(NEAR))
     }
 
     /// The present answer to a connection.

@@ -3,13 +3,18 @@
 use std::time::Duration;
 
 use serried_actor::{Standing, Timestamp};
-use serried_wire::{Behind, Core, NotVoting};
+use serried_wire::{AtSite, Behind, Core, NotVoting};
 
 use crate::side::NodeSide;
 
 /// The gauge of a replica that says below which time, in microseconds, it votes on nothing. Where there is none, the
 /// protocol has no such time.
 const STOPPED_BELOW: &str = "stopped_below_us";
+/// The gauges of a replica that say how far other sites are behind it: the time of the farthest one, what the replica
+/// keeps for them, and how many need more than that.
+const BEHIND_MS: &str = "site_behind_ms";
+const BACKLOG_BYTES: &str = "site_backlog_bytes";
+const WITHOUT_BACKLOG: &str = "sites_without_backlog";
 /// A time that is no further ahead than this is not reported. Truncations usually lie in the past, because
 /// `truncation_lag_ms` is more than clocks may differ. If it is set to less, a truncation may be ahead for a moment.
 const SHORT_US: u64 = 1_000_000;
@@ -47,6 +52,21 @@ fn one_not_voting(gauges: &[(&'static str, u64)], now_us: u64) -> Option<NotVoti
     (ahead_us > SHORT_US).then_some(NotVoting { partitions: 1, remaining })
 }
 
+/// Adds what the gauges of one of the replicas say of how far other sites are behind.
+pub(crate) fn note_lag(at: &mut AtSite, gauges: &[(&'static str, u64)]) {
+    for (name, value) in gauges {
+        match *name {
+            BEHIND_MS => at.behind = at.behind.max(Some(Duration::from_millis(*value))),
+            BACKLOG_BYTES => at.backlog_bytes += value,
+            WITHOUT_BACKLOG => {
+                let sites = u16::try_from(*value).unwrap_or(u16::MAX);
+                at.without_backlog = at.without_backlog.max(sites);
+            }
+            _ => {}
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -73,5 +93,25 @@ mod tests {
         let remaining = Duration::from_secs(3600);
         let one = NotVoting { partitions: 1, remaining };
         assert_eq!(of(hour + 10 * second, 10 * second), Some(one));
+    }
+
+    #[test]
+    fn another_site_is_as_far_behind_as_the_partition_of_which_it_lacks_most() {
+        let mut at = AtSite {
+            keyspace: "a".to_string(),
+            site: 0,
+            sites: 3,
+            nodes: 1,
+            reached: 1,
+            behind: None,
+            backlog_bytes: 0,
+            without_backlog: 0,
+        };
+        note_lag(&mut at, &[("resident_keys", 9)]);
+        assert_eq!(at.behind, None, "its protocol does not say");
+        note_lag(&mut at, &[(BEHIND_MS, 20), (BACKLOG_BYTES, 5), (WITHOUT_BACKLOG, 0)]);
+        note_lag(&mut at, &[(BEHIND_MS, 10), (BACKLOG_BYTES, 6), (WITHOUT_BACKLOG, 1)]);
+        let found = (at.behind, at.backlog_bytes, at.without_backlog);
+        assert_eq!(found, (Some(Duration::from_millis(20)), 11, 1));
     }
 }

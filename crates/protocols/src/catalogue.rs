@@ -28,6 +28,8 @@ pub struct Entry<E> {
     pub family: FamilyName,
     /// Whether its replicas forget results by the clocks of clients ([`Protocol::FORGETS_BY_CLIENT_CLOCKS`]).
     pub forgets_by_client_clocks: bool,
+    /// Whether its keyspaces can have several sites ([`Family::offers_sites`]).
+    pub offers_sites: bool,
     /// What is made of it.
     pub make: E,
 }
@@ -66,6 +68,11 @@ impl<E> Catalogue<E> {
         self.entries.iter().map(|entry| entry.name)
     }
 
+    /// The names of the protocols whose keyspaces can have several sites.
+    pub fn with_sites(&self) -> impl Iterator<Item = &'static str> {
+        self.entries.iter().filter(|entry| entry.offers_sites).map(|entry| entry.name)
+    }
+
     /// The protocol called `name`.
     ///
     /// # Errors
@@ -85,6 +92,7 @@ impl<E: Erase> Entry<E> {
             guarantee: P::GUARANTEE,
             family: P::Family::NAME,
             forgets_by_client_clocks: P::FORGETS_BY_CLIENT_CLOCKS,
+            offers_sites: P::Family::offers_sites(&P::OFFERS),
             make: E::of::<P>(),
         }
     }

@@ -12,8 +12,20 @@ pub struct KeyspaceIdentity {
     pub name: String,
     /// The protocol that it runs.
     pub protocol: String,
-    /// How many partitions it has.
+    /// How many partitions it has, at each of its sites.
     pub partitions: u16,
+    /// How many sites it has.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub sites: u16,
+}
+
+fn one() -> u16 {
+    1
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_one(sites: &u16) -> bool {
+    *sites == 1
 }
 
 /// A keyspace that a directory has or had.
@@ -85,7 +97,7 @@ impl KeyspaceRecord {
     /// # Errors
     /// If it does not fit. The error says how they differ, and what to do.
     pub(crate) fn check(&self, wanted: &KeyspaceIdentity) -> Result<(), String> {
-        let KeyspaceIdentity { name, protocol, partitions } = &self.identity;
+        let KeyspaceIdentity { name, protocol, partitions, sites } = &self.identity;
         let again = "drop it on all nodes and create it again, or load it into a new keyspace; if it was dropped \
                      and created again while this node was away, start this node while the others run";
         if *partitions != wanted.partitions {
@@ -93,6 +105,13 @@ impl KeyspaceRecord {
                 "keyspace `{name}` has {partitions} partitions, and the configuration says {}; the number of \
                  partitions of existing data can't be changed: {again}",
                 wanted.partitions
+            ));
+        }
+        if *sites != wanted.sites {
+            return Err(format!(
+                "keyspace `{name}` has {sites} sites, and the configuration says {}; the number of sites of existing \
+                 data can't be changed: {again}",
+                wanted.sites
             ));
         }
         if *protocol != wanted.protocol {

@@ -14,6 +14,7 @@ use serried_model::NodeId;
 use crate::clock::Moment;
 use crate::endpoint::Side;
 use crate::links::{Links, Sending};
+use crate::placement::Placement;
 use crate::sparing::{Sparing, legible};
 use crate::timers::Timers;
 
@@ -57,6 +58,8 @@ pub struct Role {
     pub id: NodeId,
     /// The number of its keyspace.
     pub keyspace: u64,
+    /// Where the replicas of its keyspace are.
+    pub placement: Placement,
     /// Its random generator.
     pub random: Random,
 }
@@ -100,6 +103,7 @@ pub struct Driven<A: Actor, H> {
     actor: A,
     id: NodeId,
     keyspace: u64,
+    placement: Placement,
     random: Random,
     timers: Timers<A::Timer>,
     effects: Vec<Effect<A>>,
@@ -115,11 +119,12 @@ pub struct Driven<A: Actor, H> {
 impl<A: Actor, H: Host<A>> Driven<A, H> {
     /// An actor that has not started yet.
     pub fn new(actor: A, role: Role, host: H) -> Driven<A, H> {
-        let Role { id, keyspace, random } = role;
+        let Role { id, keyspace, placement, random } = role;
         Driven {
             actor,
             id,
             keyspace,
+            placement,
             random,
             timers: Timers::new(),
             effects: Vec::new(),
@@ -201,11 +206,11 @@ impl<A: Actor, H: Host<A>> Driven<A, H> {
     /// What it sends waits for the flush of what it appended before. What it sends to itself does not, because what follows
     /// from that waits.
     fn carry_out(&mut self, moment: Moment, out: &mut Outbox<'_, H::Side>) {
-        let Driven { id, keyspace, .. } = *self;
+        let Driven { id, keyspace, placement, .. } = *self;
         for effect in self.effects.drain(..) {
             let at_once = matches!(effect, Effect::SendBeforeDurable { .. });
             let after = if at_once { 0 } else { self.host.flush() };
-            let sending = Sending { from: id, keyspace, after };
+            let sending = Sending { from: id, keyspace, placement, after };
             match effect {
                 Effect::Append(record) => {
                     out.links.counters.appends += 1;

@@ -19,7 +19,7 @@ use crate::frame::{BadFrame, Frame, Kind};
 use crate::links::{Cut, LinkId, Links};
 use crate::options::TransportOptions;
 use crate::out_buffer::{Messages, OutBuffer, Route};
-use crate::shards::{Found, Shards, replica};
+use crate::shards::{Found, Shards};
 
 /// What distinguishes the endpoints of nodes from those of clients. The methods run under the endpoint's lock, except
 /// [`Side::answer`].
@@ -297,13 +297,15 @@ impl<S: Side> Core<S> {
         let malformed = |reason: String| BadFrame::Payload(Kind::Batch, reason);
         let mut messages = Messages::new(payload);
         for (route, message) in &mut messages {
-            let sender = match from.is_coordinator() {
-                true => Some(from),
-                false => replica(route.from, from.member()),
+            self.links.counters.messages_received += 1;
+            // A node speaks for its own replicas only.
+            let of_sender = |found: Found| match from.is_coordinator() {
+                true => Some((from, found)),
+                false => Some((found.placement.replica_on(from.member(), route.from)?, found)),
             };
-            match sender {
-                Some(sender) => {
-                    self.on_message(sender, route, message, moment).map_err(malformed)?
+            match self.shards.locate(route).and_then(of_sender) {
+                Some((sender, found)) => {
+                    self.on_message(sender, route, found, message, moment).map_err(malformed)?
                 }
                 None => self.refuse(from, route),
             }
@@ -318,14 +320,10 @@ impl<S: Side> Core<S> {
         &mut self,
         from: NodeId,
         route: Route,
+        Found { keyspace, shard, placement }: Found,
         message: &[u8],
         moment: Moment,
     ) -> Result<(), String> {
-        self.links.counters.messages_received += 1;
-        let Some(Found { keyspace, shard }) = self.shards.locate(route) else {
-            self.refuse(from, route);
-            return Ok(());
-        };
         let home = self.side.home();
         let place = if home.is_some() { shard } else { keyspace };
         let handle = |actor: &mut S::Actor, out: &mut Outbox<'_, S>| {
@@ -334,7 +332,10 @@ impl<S: Side> Core<S> {
         match (self.run(usize::from(place), handle), home) {
             (Some(handled), _) => handled.map_err(|error| error.to_string())?,
             // The sender takes this node to have another number of cores.
-            (None, Some(home)) => self.links.forward(from, home, route, message),
+            (None, Some(home)) => {
+                let place = placement.local(route.to);
+                self.links.forward(from, (home, place), route, message);
+            }
             // No node sends a client anything about keyspaces that the client does not use.
             (None, None) => {}
         }
@@ -361,8 +362,13 @@ impl<S: Side> Core<S> {
                 let (from, message) =
                     message.split_first_chunk().expect("it begins with its sender");
                 let from = NodeId(u64::from_le_bytes(*from));
+                self.links.counters.messages_received += 1;
+                let Some(found) = self.shards.locate(route) else {
+                    self.refuse(from, route);
+                    continue;
+                };
                 // What came from outside was forwarded unread, and can be malformed.
-                if let Err(reason) = self.on_message(from, route, message, moment) {
+                if let Err(reason) = self.on_message(from, route, found, message, moment) {
                     self.links.counters.messages_refused += 1;
                     let so_far = self.links.counters.messages_refused;
                     if so_far.is_power_of_two() {

@@ -10,6 +10,7 @@ use tokio::net::TcpStream;
 use crate::codec::{decode, encode};
 use crate::connection::{Connection, Ended};
 use crate::frame::{BadFrame, Kind};
+use crate::placement::Placement;
 use crate::shards::Shards;
 use crate::sparing::legible;
 
@@ -90,7 +91,7 @@ impl Welcome {
     /// What is impossible.
     pub fn check(&self) -> Result<(), String> {
         let nodes = self.peers.len();
-        if nodes.is_multiple_of(2) || nodes > NodeSet::CAPACITY {
+        if !(1..=NodeSet::CAPACITY).contains(&nodes) {
             return Err(format!("a cluster of {nodes} nodes"));
         }
         if self.node.0 >= nodes as u64 {
@@ -102,7 +103,7 @@ impl Welcome {
         if self.known.iter().any(|(member, _)| usize::from(*member) >= nodes) {
             return Err(format!("data of more than {nodes} nodes"));
         }
-        self.keyspaces.iter().try_for_each(KeyspaceInfo::check)
+        self.keyspaces.iter().try_for_each(|keyspace| keyspace.check(nodes))
     }
 }
 
@@ -121,16 +122,26 @@ pub struct KeyspaceInfo {
     pub protocol: String,
     /// What it promises, by the guarantee's name.
     pub guarantee: String,
-    /// How many partitions it has.
+    /// How many partitions it has, at each of its sites.
     pub partitions: u16,
+    /// How many sites it has. The nodes of the cluster are divided among them, in order and evenly.
+    pub sites: u16,
     /// What its protocol is set to.
     pub settings: Settings,
 }
 
 impl KeyspaceInfo {
-    /// Whether there can be such a keyspace.
-    fn check(&self) -> Result<(), String> {
+    /// Whether a cluster of so many nodes can have such a keyspace.
+    fn check(&self, nodes: usize) -> Result<(), String> {
         let (name, partitions) = (&self.name, usize::from(self.partitions));
+        let sites = usize::from(self.sites);
+        let divided = sites > 0 && nodes.is_multiple_of(sites);
+        let fit = sites * partitions <= NodeId::PARTITIONS;
+        if !divided || !fit || (nodes / sites).is_multiple_of(2) {
+            return Err(format!(
+                "keyspace `{name}` with {sites} sites and {partitions} partitions, on {nodes} nodes"
+            ));
+        }
         let fit = usize::from(self.first_shard) + partitions <= Shards::MOST;
         if !(1..=NodeId::PARTITIONS).contains(&partitions) || !fit {
             let first = self.first_shard;
@@ -144,10 +155,22 @@ impl KeyspaceInfo {
         format!("{}@{}", self.name, self.generation)
     }
 
-    /// Its id, protocol and number of partitions.
+    /// On which of so many nodes of its cluster its replicas are.
+    ///
+    /// # Panics
+    /// If the nodes can't be divided among its sites. [`Welcome::check`] refuses that.
+    pub fn placement(&self, nodes: usize) -> Placement {
+        Placement::new(self.sites, self.partitions, nodes / usize::from(self.sites))
+    }
+
+    /// Its id, protocol and numbers of partitions and sites.
     pub fn description(&self) -> String {
         let s = if self.partitions == 1 { "" } else { "s" };
-        format!("{} ({}, {} partition{s})", self.id(), self.protocol, self.partitions)
+        let sites = match self.sites {
+            1 => String::new(),
+            sites => format!(", {sites} sites"),
+        };
+        format!("{} ({}, {} partition{s}{sites})", self.id(), self.protocol, self.partitions)
     }
 }
 
@@ -170,6 +193,7 @@ impl Welcome {
                 protocol: "any".to_string(),
                 guarantee: "serializable".to_string(),
                 partitions: 2,
+                sites: 1,
                 settings: Settings::default(),
             }],
             dropped: vec![("audit".to_string(), 2)],
@@ -277,7 +301,7 @@ mod tests {
     #[test]
     fn an_answer_that_no_node_can_give_is_refused() {
         assert_eq!(welcome(|_| {}), Ok(()));
-        let refused: [fn(&mut Welcome); 10] = [
+        let refused: [fn(&mut Welcome); 15] = [
             |w| w.peers.clear(),
             |w| w.peers.truncate(2),
             |w| w.peers = vec![String::new(); NodeSet::CAPACITY + 1],
@@ -287,10 +311,27 @@ mod tests {
             |w| w.keyspaces[0].partitions = 0,
             |w| w.keyspaces[0].partitions = u16::MAX,
             |w| w.keyspaces[0].first_shard = u16::MAX,
+            |w| w.keyspaces[0].sites = 0,
+            |w| w.keyspaces[0].sites = 2,
+            |w| w.keyspaces[0].sites = u16::MAX,
+            |w| (w.keyspaces[0].sites, w.keyspaces[0].partitions) = (3, 342),
+            |w| {
+                w.peers = vec![String::new(); 4];
+                w.keyspaces[0].sites = 2;
+            },
             |w| w.keyspaces[0].settings.clock_bound_ms = u64::MAX,
         ];
         for (i, change) in refused.into_iter().enumerate() {
             assert!(welcome(change).is_err(), "change {i}");
+        }
+        let divided = |nodes, sites| {
+            welcome(|w| {
+                w.peers = vec![String::new(); nodes];
+                w.keyspaces[0].sites = sites;
+            })
+        };
+        for (nodes, sites) in [(3, 3), (6, 2), (9, 3), (4, 4)] {
+            assert_eq!(divided(nodes, sites), Ok(()), "{nodes} nodes, {sites} sites");
         }
     }
 }

@@ -22,6 +22,7 @@ use self::beat::Pulse;
 use self::burden::Burden;
 use crate::frame::Kind;
 use crate::out_buffer::{OutBuffer, PREFIX_BYTES, Route};
+use crate::placement::Placement;
 use crate::shards::{core_of, replica};
 use crate::statistics::Statistics;
 
@@ -70,6 +71,8 @@ pub(crate) struct Sending {
     pub(crate) from: NodeId,
     /// The number of its keyspace.
     pub(crate) keyspace: u64,
+    /// Where the replicas of its keyspace are.
+    pub(crate) placement: Placement,
     /// It leaves once this flush is done; 0 for at once.
     pub(crate) after: u64,
 }
@@ -313,36 +316,44 @@ impl Links {
         self.scratch = scratch;
     }
 
-    /// Passes a message on to the core of this node that serves its receiver.
-    pub(crate) fn forward(&mut self, from: NodeId, home: usize, route: Route, message: &[u8]) {
-        let slot = self.slot_of_core(home, route.keyspace, route.to);
+    /// Passes a message on to the core of this node that serves its receiver, which is at `place` among the partitions of
+    /// the keyspace here.
+    pub(crate) fn forward(
+        &mut self,
+        from: NodeId,
+        (home, place): (usize, u16),
+        route: Route,
+        message: &[u8],
+    ) {
+        let slot = self.slot_of_core(home, route.keyspace, place);
         self.push_to(slot, from, route, 0, |out| out.extend_from_slice(message));
     }
 
     fn push(&mut self, sending: Sending, to: NodeId, encode: impl FnOnce(&mut Vec<u8>)) {
-        let Sending { from, keyspace, after } = sending;
+        let Sending { from, keyspace, placement, after } = sending;
         if to.is_coordinator() {
             let slot = self.clients.get(&to).copied();
             let own = if from.is_coordinator() { 0 } else { from.partition() };
             self.push_to(slot, from, Route { keyspace, to: own, from: own }, after, encode);
         } else {
             let partition = to.partition();
-            let slot = self.slot_of_core(to.member(), keyspace, partition);
+            let (node, place) = (placement.host(to), placement.local(partition));
+            let slot = self.slot_of_core(node, keyspace, place);
             let own = if from.is_coordinator() { partition } else { from.partition() };
             let route = Route { keyspace, to: partition, from: own };
             self.push_to(slot, from, route, after, encode);
         }
     }
 
-    /// The link to the core that serves a partition at a node. If the node has not said where the keyspace is, the link to any
-    /// core, which passes messages on.
-    fn slot_of_core(&self, member: usize, keyspace: u64, partition: u16) -> Option<usize> {
+    /// The link to the core that serves the partition at `place` among those of a keyspace at a node. If the node has not
+    /// said where the keyspace is, the link to any core, which passes messages on.
+    fn slot_of_core(&self, member: usize, keyspace: u64, place: u16) -> Option<usize> {
         let Node { cores, firsts } = self.nodes.get(member)?;
         if cores.len() == 1 {
             return cores[0];
         }
         let first = firsts.get(&keyspace).copied().unwrap_or_default();
-        *cores.get(core_of(first.wrapping_add(partition), cores.len().max(1)))?
+        *cores.get(core_of(first.wrapping_add(place), cores.len().max(1)))?
     }
 
     fn push_to(
@@ -615,7 +626,10 @@ mod tests {
 
     const NODE: NodeId = NodeId(1);
     const END: End = End::Core { member: 1, core: 0 };
-    const SENDING: Sending = Sending { from: NodeId(0), keyspace: 7, after: 0 };
+    /// A message in a keyspace with one site.
+    fn sending() -> Sending {
+        Sending { from: NodeId(0), keyspace: 7, placement: Placement::from(2), after: 0 }
+    }
 
     fn options() -> LinkOptions {
         LinkOptions {
@@ -642,14 +656,14 @@ mod tests {
         let mut links = Links::new();
         let id = links.open(options());
         for _ in 0..10 {
-            links.send(SENDING, NODE, &vec![7u8; 50]);
+            links.send(sending(), NODE, &vec![7u8; 50]);
         }
         assert_eq!((links.counters.messages_sent, links.counters.messages_dropped), (2, 8));
         let taken = take(&mut links, id).unwrap();
-        links.send(SENDING, NODE, &vec![7u8; 50]);
+        links.send(sending(), NODE, &vec![7u8; 50]);
         assert_eq!(links.counters.messages_dropped, 9, "what is in flight counts");
         links.written(id, taken.len());
-        links.send(SENDING, NODE, &vec![7u8; 50]);
+        links.send(sending(), NODE, &vec![7u8; 50]);
         assert_eq!((links.counters.messages_sent, links.counters.messages_dropped), (3, 9));
     }
 
@@ -658,16 +672,16 @@ mod tests {
         let mut links = Links::new();
         let first = links.open(options());
         let second = links.open(LinkOptions { route: false, ..options() });
-        links.send(SENDING, NODE, &1u8);
+        links.send(sending(), NODE, &1u8);
         assert!(take(&mut links, first).is_some() && take(&mut links, second).is_none());
         links.route(second);
-        links.send(SENDING, NODE, &1u8);
+        links.send(sending(), NODE, &1u8);
         assert!(take(&mut links, first).is_none() && take(&mut links, second).is_some());
         links.remove(first);
         assert!(links.leads_to(END), "the removed link was not the one in use");
         links.remove(second);
         assert!(!links.leads_to(END));
-        links.send(SENDING, NODE, &1u8);
+        links.send(sending(), NODE, &1u8);
         assert_eq!(links.counters.messages_dropped, 1);
     }
 
@@ -676,7 +690,7 @@ mod tests {
         let mut links = Links::new();
         let id = links.open(options());
         let mut cx = Context::from_waker(Waker::noop());
-        links.send(SENDING, NODE, &vec![7u8; 50]);
+        links.send(sending(), NODE, &vec![7u8; 50]);
         assert!(links.is_behind(id, 20) && !links.is_behind(id, 1000));
         assert!(links.poll_drained(id, 20, &mut cx).is_pending());
         let taken = take(&mut links, id).unwrap();
@@ -689,7 +703,7 @@ mod tests {
     fn a_closing_link_ends_once_everything_is_taken() {
         let mut links = Links::new();
         let id = links.open(options());
-        links.send(SENDING, NODE, &1u8);
+        links.send(sending(), NODE, &1u8);
         links.close_all();
         assert!(take(&mut links, id).is_some());
         let (mut spare, mut patience) = (OutBuffer::default(), 0);
@@ -706,9 +720,9 @@ mod tests {
         let id = links.open(options());
         let (mut spare, mut patience) = (OutBuffer::default(), 0);
         let mut cx = Context::from_waker(Waker::noop());
-        links.send(SENDING, NODE, &1u8);
+        links.send(sending(), NODE, &1u8);
         assert!(links.poll_take(id, &mut spare, &mut patience, &mut cx).is_pending());
-        links.send(SENDING, NODE, &2u8);
+        links.send(sending(), NODE, &2u8);
         assert!(links.poll_take(id, &mut spare, &mut patience, &mut cx).is_ready());
         assert!(!spare.is_empty() && take(&mut links, id).is_none());
     }
@@ -717,7 +731,7 @@ mod tests {
     fn a_message_waits_for_its_flush_and_others_do_not_wait_for_it() {
         let mut links = Links::new();
         let id = links.open(options());
-        let after = |after| Sending { after, ..SENDING };
+        let after = |after| Sending { after, ..sending() };
         links.send(after(1), NODE, &1u8);
         links.send(after(2), NODE, &2u8);
         links.send(after(1), NODE, &3u8);
@@ -746,12 +760,32 @@ mod tests {
         let cores = [0, 1].map(|core| {
             links.open(LinkOptions { end: End::Core { member: 1, core }, ..options() })
         });
-        links.send(SENDING, NodeId::replica(0, 1), &1u8);
+        links.send(sending(), NodeId::replica(0, 1), &1u8);
         assert!(take(&mut links, cores[0]).is_none() && take(&mut links, cores[1]).is_some());
-        links.send(SENDING, NodeId::replica(1, 1), &1u8);
+        links.send(sending(), NodeId::replica(1, 1), &1u8);
         assert!(take(&mut links, cores[0]).is_some() && take(&mut links, cores[1]).is_none());
-        links.send(Sending { keyspace: 8, ..SENDING }, NodeId::replica(0, 1), &1u8);
+        links.send(Sending { keyspace: 8, ..sending() }, NodeId::replica(0, 1), &1u8);
         assert!(take(&mut links, cores[0]).is_some() && take(&mut links, cores[1]).is_none());
+    }
+
+    #[test]
+    fn messages_go_to_the_node_that_has_the_partition_of_a_site() {
+        let mut links = Links::new();
+        // Three sites with two partitions and one node each.
+        links.set_cores(1, 2, [(7, 3)]);
+        let cores = [0, 1].map(|core| {
+            links.open(LinkOptions { end: End::Core { member: 1, core }, ..options() })
+        });
+        let second = links.open(LinkOptions { end: End::Core { member: 2, core: 0 }, ..options() });
+        let sending = Sending { placement: Placement::new(3, 2, 1), ..sending() };
+        links.send(sending, NodeId::replica(2, 0), &1u8);
+        assert!(take(&mut links, cores[0]).is_none() && take(&mut links, cores[1]).is_some());
+        links.send(sending, NodeId::replica(3, 0), &1u8);
+        assert!(take(&mut links, cores[0]).is_some() && take(&mut links, cores[1]).is_none());
+        links.broadcast(sending, 5, NodeSet::first(1), &1u8);
+        assert!(take(&mut links, second).is_some());
+        links.send(sending, NodeId::replica(6, 0), &1u8);
+        assert_eq!(links.counters.messages_dropped, 1, "there is no fourth site");
     }
 
     #[test]
@@ -761,7 +795,7 @@ mod tests {
         links.remove(old);
         let new = links.open(options());
         links.remove(old);
-        links.send(SENDING, NODE, &1u8);
+        links.send(sending(), NODE, &1u8);
         assert!(take(&mut links, old).is_none() && take(&mut links, new).is_some());
     }
 }

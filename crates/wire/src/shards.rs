@@ -7,6 +7,7 @@ use foldhash::fast::FixedState;
 use serried_model::NodeId;
 
 use crate::out_buffer::Route;
+use crate::placement::Placement;
 
 /// The partitions of the keyspaces that an endpoint serves or uses, in its own order. A node's order is that of its
 /// configuration, and a client's is the order in which it began to use them. A partition's place in this order is its
@@ -15,10 +16,12 @@ use crate::out_buffer::Route;
 pub struct Shards {
     /// By shard: keyspace and partition.
     all: Vec<(u16, u16)>,
-    /// By keyspace: its first shard.
-    firsts: Vec<u16>,
+    /// By keyspace: its first shard, and where its replicas are.
+    placed: Vec<(u16, Placement)>,
     /// By a keyspace's number: the keyspace.
     keyspaces: HashMap<u64, u16, FixedState>,
+    /// The node, if they are those of a node.
+    node: Option<usize>,
 }
 
 /// The receiver of a message, in its endpoint's terms.
@@ -26,26 +29,33 @@ pub struct Shards {
 pub(crate) struct Found {
     pub(crate) keyspace: u16,
     pub(crate) shard: u16,
+    pub(crate) placement: Placement,
 }
 
 impl Shards {
     /// The most that there may be.
     pub const MOST: usize = u16::MAX as usize;
 
-    /// The shards of keyspaces with these numbers and numbers of partitions.
-    pub fn new(keyspaces: impl IntoIterator<Item = (u64, u16)>) -> Shards {
+    /// The shards of keyspaces with these numbers and placements.
+    pub fn new<P: Into<Placement>>(keyspaces: impl IntoIterator<Item = (u64, P)>) -> Shards {
         let mut shards = Shards::default();
-        for (number, partitions) in keyspaces {
-            shards.add(number, partitions);
+        for (number, placement) in keyspaces {
+            shards.add(number, placement.into());
         }
         shards
     }
 
+    /// The same on a node. What is for other nodes is not found there.
+    #[must_use]
+    pub fn of_node(self, node: usize) -> Shards {
+        Shards { node: Some(node), ..self }
+    }
+
     /// Adds a keyspace that is not there yet, after the others.
-    pub fn add(&mut self, number: u64, partitions: u16) -> u16 {
-        let keyspace = self.firsts.len() as u16;
-        self.firsts.push(self.all.len() as u16);
-        self.all.extend((0..partitions).map(|partition| (keyspace, partition)));
+    pub fn add(&mut self, number: u64, placement: Placement) -> u16 {
+        let keyspace = self.placed.len() as u16;
+        self.placed.push((self.all.len() as u16, placement));
+        self.all.extend((0..placement.partitions()).map(|partition| (keyspace, partition)));
         self.keyspaces.insert(number, keyspace);
         keyspace
     }
@@ -70,28 +80,38 @@ impl Shards {
     /// # Panics
     /// If there is no such keyspace.
     pub fn first(&self, keyspace: u16) -> u16 {
-        self.firsts[usize::from(keyspace)]
+        self.placed[usize::from(keyspace)].0
+    }
+
+    /// Where the replicas of a keyspace are.
+    ///
+    /// # Panics
+    /// If there is no such keyspace.
+    pub fn placement(&self, keyspace: u16) -> Placement {
+        self.placed[usize::from(keyspace)].1
     }
 
     /// The shards of the keyspace with a number.
     pub fn of_keyspace(&self, number: u64) -> Option<Range<usize>> {
         let keyspace = *self.keyspaces.get(&number)?;
         let from = usize::from(self.first(keyspace));
-        let until = self.firsts.get(usize::from(keyspace) + 1).map(|next| usize::from(*next));
+        let until = self.placed.get(usize::from(keyspace) + 1).map(|next| usize::from(next.0));
         Some(from..until.unwrap_or(self.all.len()))
     }
 
-    /// The receiver of a message. `None` if its keyspace is unknown here or has no such partitions.
+    /// The receiver of a message. `None` if its keyspace is unknown here or has no such partitions, or if the receiver is
+    /// at another site than this node.
     pub(crate) fn locate(&self, route: Route) -> Option<Found> {
-        let shards = self.of_keyspace(route.keyspace)?;
-        if usize::from(route.to.max(route.from)) >= shards.len() {
+        let keyspace = *self.keyspaces.get(&route.keyspace)?;
+        let (first, placement) = self.placed[usize::from(keyspace)];
+        let elsewhere = self.node.is_some_and(|node| !placement.is_on(route.to, node));
+        if !placement.has(route.to.max(route.from)) || elsewhere {
             return None;
         }
-        let shard = shards.start as u16 + route.to;
-        self.find(shard).map(|(keyspace, _)| Found { keyspace, shard })
+        Some(Found { keyspace, shard: first + placement.local(route.to), placement })
     }
 
-    /// A shard's keyspace and partition.
+    /// A shard's keyspace, and its partition as it is counted on the node.
     pub fn find(&self, shard: u16) -> Option<(u16, u16)> {
         self.all.get(usize::from(shard)).copied()
     }
@@ -127,13 +147,29 @@ mod tests {
     }
 
     #[test]
+    fn a_node_takes_messages_of_all_sites_for_partitions_of_its_own() {
+        // Two sites with four partitions and three nodes each.
+        let shards = Shards::new([(60, 1.into()), (70, Placement::new(2, 4, 3))]).of_node(3);
+        let locate = |to, from| shards.locate(Route { keyspace: 70, to, from });
+        assert_eq!(locate(5, 1).map(|found| (found.keyspace, found.shard)), Some((1, 2)));
+        assert_eq!(locate(5, 8), None, "there is no third site");
+        assert_eq!(locate(1, 5), None, "that is for a node of the first site");
+        let client = Shards::new([(70, Placement::new(2, 4, 3))]);
+        assert!(client.locate(Route { keyspace: 70, to: 1, from: 1 }).is_some());
+        assert!(client.locate(Route { keyspace: 70, to: 5, from: 5 }).is_some());
+    }
+
+    #[test]
     fn a_message_is_for_the_keyspace_that_it_names_wherever_that_is() {
         let route = |keyspace, to, from| Route { keyspace, to, from };
+        let found = |shards: &Shards, route| {
+            shards.locate(route).map(|Found { keyspace, shard, .. }| (keyspace, shard))
+        };
         let one = Shards::new([(70, 1), (80, 3)]);
         let other = Shards::new([(90, 2), (80, 3), (70, 1)]);
-        assert_eq!(one.locate(route(80, 2, 1)), Some(Found { keyspace: 1, shard: 3 }));
-        assert_eq!(other.locate(route(80, 2, 1)), Some(Found { keyspace: 1, shard: 4 }));
-        assert_eq!(other.locate(route(70, 0, 0)), Some(Found { keyspace: 2, shard: 5 }));
+        assert_eq!(found(&one, route(80, 2, 1)), Some((1, 3)));
+        assert_eq!(found(&other, route(80, 2, 1)), Some((1, 4)));
+        assert_eq!(found(&other, route(70, 0, 0)), Some((2, 5)));
         assert_eq!(one.locate(route(90, 0, 0)), None, "it has no such keyspace");
         assert_eq!(one.locate(route(80, 3, 0)), None);
         assert_eq!(one.locate(route(80, 0, 3)), None);

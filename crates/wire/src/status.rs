@@ -35,6 +35,10 @@ pub struct NodeStatus {
     pub not_served: Vec<NotServed>,
     /// Its keyspaces in which it takes no part: a majority of the nodes has others by the same names.
     pub outside: Vec<NotServed>,
+    /// Whether it has a keyspace with one site only, which consists of all nodes.
+    pub spans_all: bool,
+    /// Its keyspaces with several sites.
+    pub sites: Vec<AtSite>,
     /// The partitions that do not take part fully, if there are any.
     pub behind: Option<Behind>,
     /// The partitions that vote on nothing for a while, if there are any.
@@ -58,6 +62,50 @@ pub struct NotServed {
     pub name: String,
     /// Why, and what to do.
     pub reason: String,
+}
+
+/// A node's part in a keyspace with several sites.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct AtSite {
+    /// The keyspace.
+    pub keyspace: String,
+    /// The node's site, from 0.
+    pub site: u16,
+    /// How many sites the keyspace has.
+    pub sites: u16,
+    /// How many nodes a site has.
+    pub nodes: u16,
+    /// To how many nodes of its site the node has a connection now, itself included.
+    pub reached: u16,
+    /// For how long another site may lack what is written here, at most. `None` if the protocol does not say.
+    pub behind: Option<Duration>,
+    /// Bytes that this node keeps because another site lacks them.
+    pub backlog_bytes: u64,
+    /// How many sites lack more than this node keeps. They have to copy all keys.
+    pub without_backlog: u16,
+}
+
+impl AtSite {
+    /// A description.
+    pub fn text(&self) -> String {
+        let AtSite { keyspace, site, without_backlog, .. } = self;
+        let mut text = format!("at site {site} of `{keyspace}`");
+        if let Some(behind) = self.behind {
+            text += &format!(", the other sites are {} ms behind", behind.as_millis());
+        }
+        if *without_backlog > 0 {
+            text += &format!(", {without_backlog} of the other sites must copy all keys");
+        }
+        text
+    }
+
+    /// A description, if too few nodes of the site are reached.
+    fn alone(&self) -> Option<String> {
+        let AtSite { site, nodes, reached, .. } = *self;
+        (reached <= nodes / 2).then(|| {
+            format!("reaches no majority of site {site}, only {reached} of {nodes} nodes, itself included: see to the others and to the network")
+        })
+    }
 }
 
 /// The partitions of a node that do not take part fully. While there are any, another node should not be stopped: the rest
@@ -131,7 +179,7 @@ impl NotVoting {
 
 impl NodeStatus {
     /// Whether the node can write, reaches a majority that has the same keyspaces, and all of its partitions take part fully
-    /// and vote.
+    /// and vote. For a keyspace with several sites, a majority of the node's own site is enough.
     ///
     /// # Errors
     /// Why not, and what to do.
@@ -151,8 +199,18 @@ impl NodeStatus {
             self.not_voting.map(|not_voting| not_voting.text(partitions)),
             self.alone(),
         ];
+        let mut alone: Vec<String> = self.sites.iter().filter_map(AtSite::alone).collect();
+        // Keyspaces may have the same sites.
+        alone.dedup();
         let outside = self.outside.iter().map(|keyspace| keyspace.reason.clone());
-        match reasons.into_iter().flatten().chain(outside).collect::<Vec<_>>().join("; ") {
+        match reasons
+            .into_iter()
+            .flatten()
+            .chain(alone)
+            .chain(outside)
+            .collect::<Vec<_>>()
+            .join("; ")
+        {
             none if none.is_empty() => Ok(()),
             reasons => Err(reasons),
         }
@@ -160,8 +218,8 @@ impl NodeStatus {
 
     /// A description, if it reaches no majority.
     fn alone(&self) -> Option<String> {
-        let NodeStatus { nodes, reached, .. } = *self;
-        (reached <= nodes / 2).then(|| {
+        let NodeStatus { nodes, reached, spans_all, .. } = *self;
+        (spans_all && reached <= nodes / 2).then(|| {
             format!("reaches no majority, only {reached} of {nodes} nodes, itself included: see to the others and to the network")
         })
     }
@@ -187,6 +245,8 @@ mod tests {
             obstacle: None,
             not_served: Vec::new(),
             outside: Vec::new(),
+            spans_all: true,
+            sites: Vec::new(),
             behind: None,
             not_voting: None,
             flush_under_way: Some(Duration::from_secs(1)),
@@ -230,6 +290,31 @@ mod tests {
             let said = NodeStatus { behind: Some(behind), ..status() }.serves().unwrap_err();
             assert!(said.starts_with(words), "{said}");
         }
+    }
+
+    #[test]
+    fn a_node_whose_keyspaces_have_sites_serves_if_it_reaches_a_majority_of_its_own() {
+        let at = |keyspace: &str, reached| AtSite {
+            keyspace: keyspace.to_string(),
+            site: 2,
+            sites: 3,
+            nodes: 3,
+            reached,
+            behind: Some(Duration::from_secs(60)),
+            backlog_bytes: 7,
+            without_backlog: 0,
+        };
+        let of = |sites| NodeStatus { nodes: 9, reached: 2, spans_all: false, sites, ..status() };
+        assert_eq!(of(vec![at("a", 2)]).serves(), Ok(()));
+        let said = of(vec![at("a", 1), at("b", 1)]).serves().unwrap_err();
+        assert!(said.starts_with("reaches no majority of site 2, only 1 of 3 nodes"), "{said}");
+        assert_eq!(said.matches("site 2").count(), 1, "{said}");
+        let described = "at site 2 of `a`, the other sites are 60000 ms behind";
+        assert_eq!(at("a", 3).text(), described);
+        let copying = AtSite { behind: None, without_backlog: 1, ..at("a", 3) };
+        assert_eq!(copying.text(), "at site 2 of `a`, 1 of the other sites must copy all keys");
+        let mixed = NodeStatus { spans_all: true, ..of(vec![at("a", 2)]) }.serves().unwrap_err();
+        assert!(mixed.starts_with("reaches no majority, only 2 of 9 nodes"), "{mixed}");
     }
 
     #[test]

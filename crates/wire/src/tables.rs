@@ -1,6 +1,7 @@
 //! What a client or a node knows about the keyspaces of each node.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use crate::handshake::KeyspaceInfo;
 use crate::status::NotServed;
@@ -80,6 +81,13 @@ impl Tables {
         names
     }
 
+    /// Whether a majority of these nodes may have the keyspace with this number. Nodes that have not answered yet may have it.
+    pub fn may_serve(&self, number: u64, nodes: Range<usize>) -> bool {
+        let among = self.by_member.range(nodes.clone());
+        let lacking = among.filter(|(_, all)| all.iter().all(|keyspace| keyspace.number != number));
+        nodes.len() - lacking.count() > nodes.len() / 2
+    }
+
     /// The keyspace that `name` means. Nodes that have not answered yet may have it.
     ///
     /// # Errors
@@ -125,6 +133,7 @@ mod tests {
             protocol: "morty".to_string(),
             guarantee: "serializable".to_string(),
             partitions: 1,
+            sites: 1,
             settings: Settings::default(),
         }
     }
@@ -191,5 +200,14 @@ mod tests {
         let tables = tables(&[&[("a", 0)]]);
         assert!(tables.resolve("a").is_ok());
         assert!(tables.resolve("c").is_err());
+    }
+
+    #[test]
+    fn a_majority_of_the_nodes_of_a_site_may_have_what_no_node_has_denied() {
+        let tables = tables(&[&[("a", 0)], &[("b", 0)], &[], &[("a", 0)]]);
+        let number = keyspace("a", 0).number;
+        assert!(!tables.may_serve(number, 0..3));
+        assert!(tables.may_serve(number, 3..6), "two have not answered");
+        assert!(tables.may_serve(number, 0..1) && !tables.may_serve(number, 1..2));
     }
 }

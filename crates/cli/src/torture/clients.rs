@@ -19,6 +19,8 @@ pub(super) struct Clients {
     program: PathBuf,
     folder: PathBuf,
     address: String,
+    /// How many sites the keyspaces have.
+    sites: u64,
     seed: u64,
     begun_ms: u64,
     running: Vec<Running>,
@@ -71,6 +73,7 @@ impl Clients {
             program: std::env::current_exe().context("can't find this program's own file")?,
             folder: folder.to_path_buf(),
             address: format!("serried://{}", addresses.join(",")),
+            sites: u64::from(torture.sites),
             seed: torture.seed,
             begun_ms: begun.as_millis() as u64,
             running: Vec::new(),
@@ -94,7 +97,11 @@ impl Clients {
         let log = File::create(file.with_extension("log"))
             .with_context(|| format!("can't write to {}", self.folder.display()))?;
         let mut command = Command::new(&self.program);
-        command.arg("torture-client").arg("--connect").arg(&self.address);
+        let address = match self.sites {
+            1 => self.address.clone(),
+            sites => format!("{}?home={}", self.address, number % sites),
+        };
+        command.arg("torture-client").arg("--connect").arg(address);
         command.arg("--workload").arg(kind.name()).arg("--history").arg(&file);
         command.arg("--first-process").arg((number * LOOPS).to_string());
         command.arg("--begun-ms").arg(self.begun_ms.to_string());

@@ -66,15 +66,22 @@ impl Links {
         peers
     }
 
-    /// Cuts a node off from one other or from all others, in both directions.
-    pub(super) fn cut(&mut self, random: &mut Pcg64Mcg, until: Instant) {
+    /// Cuts a node off from one other or from all others, in both directions. If there are several sites, each with
+    /// `of_site` nodes, it cuts a whole site off from the others just as often.
+    pub(super) fn cut(&mut self, random: &mut Pcg64Mcg, of_site: usize, until: Instant) {
         let nodes = self.nodes.len();
         let node = random.random_range(0..nodes);
         let other = (node + random.random_range(1..nodes)) % nodes;
         let all = random.random_range(0..2) == 0;
+        let whole_site = of_site < nodes && random.random_range(0..2) == 0;
+        let is_of_site = |end: usize| end / of_site == node / of_site;
         for link in &mut self.links {
             let ends = [link.from, link.to];
-            if ends.contains(&node) && (all || ends.contains(&other)) {
+            let is_cut = match whole_site {
+                true => is_of_site(link.from) != is_of_site(link.to),
+                false => ends.contains(&node) && (all || ends.contains(&other)),
+            };
+            if is_cut {
                 link.until = link.until.max(Some(until));
                 link.is_cut.send_replace(true);
             }

@@ -26,7 +26,7 @@ use serried_model::FamilyName;
 use serried_node::Durability;
 
 use crate::Ended;
-use crate::arguments::{partitions, protocols};
+use crate::arguments::{check_sites, partitions, protocols, sites};
 use crate::misuse::{MOST_SECONDS, Misuse, number};
 use crate::wing::{Wing, promises_nothing, with_wing};
 pub(crate) use client::TortureClient;
@@ -68,15 +68,19 @@ Examples:
   serried torture --seconds 600 --workload register --thrifty
   serried torture --seconds 600 --workload calls --protocol rococo
   serried torture --seconds 600 --workload snapshot --protocol port
+  serried torture --seconds 600 --workload snapshot --protocol eiger --sites 3 --nodes 9 --cut-links
   serried torture --seconds 600 --all-at-once --lose-disks --damage --cut-links")]
 pub(crate) struct Torture {
     /// How long to go on killing, in seconds, and up to two minutes longer until each kind of fault that was asked for has
     /// happened
     #[arg(long, default_value_t = 60, value_parser = number(0..=MOST_SECONDS as u64))]
     seconds: u64,
-    /// How many nodes there are, an odd number from 3
+    /// How many nodes there are: an odd number from 3, or with --sites an odd number for each site
     #[arg(long, default_value_t = 3)]
     nodes: usize,
+    /// How many sites each keyspace has, among which the nodes are divided; there are clients at each of them
+    #[arg(long, default_value_t = 1, value_parser = sites())]
+    sites: u16,
     /// How many partitions each keyspace has
     #[arg(long, default_value_t = 2, value_parser = partitions())]
     partitions: u16,
@@ -110,7 +114,7 @@ pub(crate) struct Torture {
     /// the end of a store's journal, or cut it off. The node must notice that, and comes back with --rejoin
     #[arg(long)]
     damage: bool,
-    /// Now and then, cut the links of a node to one other or to all others for up to four times the longest time between
+    /// Now and then, cut the links of a node to one other or to all others, or those of a site to the other sites, for up to four times the longest time between
     /// two kills, without closing the connections
     #[arg(long)]
     cut_links: bool,
@@ -214,6 +218,11 @@ impl Choice {
 }
 
 impl Torture {
+    /// How many nodes each site has.
+    fn nodes_of_site(&self) -> usize {
+        self.nodes / usize::from(self.sites)
+    }
+
     /// The protocol of a workload's keyspace.
     fn protocol_of(&self, kind: Kind) -> anyhow::Result<&str> {
         let family = kind.family();
@@ -237,15 +246,25 @@ impl Torture {
     }
 
     pub(crate) fn run(self) -> anyhow::Result<Ended> {
+        let (nodes, sites) = (self.nodes, usize::from(self.sites));
         demand!(
-            self.nodes >= 3 && !self.nodes.is_multiple_of(2),
-            "--nodes {} survives no kill: choose an odd number from 3",
-            self.nodes
+            sites > 1 || nodes >= 3 && !nodes.is_multiple_of(2),
+            "--nodes {nodes} survives no kill: choose an odd number from 3"
+        );
+        demand!(
+            nodes >= sites && nodes.is_multiple_of(sites),
+            "--nodes {nodes} can't be divided among {sites} sites: choose as many --nodes for each"
+        );
+        let each = self.nodes_of_site();
+        demand!(
+            each > 1 || !(self.lose_disks || self.damage),
+            "--nodes {nodes}: if a site has one node, nothing has what its disk loses: choose 3 for each of the {sites} \
+             sites, or neither --lose-disks nor --damage"
         );
         for kind in self.workload.kinds() {
-            let checked = kind.family().check_replicas(self.nodes);
-            checked.map_err(|reason| Misuse(format!("--nodes {}: {reason}", self.nodes)))?;
-            self.protocol_of(*kind)?;
+            let checked = kind.family().check_replicas(each);
+            checked.map_err(|reason| Misuse(format!("--nodes {nodes}: {reason}")))?;
+            check_sites(self.protocol_of(*kind)?, self.sites, each)?;
         }
         demand!(
             self.durability != Durability::Memory,
@@ -280,6 +299,9 @@ impl Torture {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let mut ended = Ended::Well;
         let mut texts = Vec::new();
+        if self.sites > 1 {
+            runtime.block_on(verdict::all_sites_have_all(nodes.addresses(), HEAL_WITHIN))?;
+        }
         for kind in kinds {
             let histories = clients.histories(*kind);
             let judged = verdict::judge(*kind, nodes.addresses(), &histories, HEAL_WITHIN);

@@ -31,6 +31,8 @@ pub(super) struct Nodes {
     /// The address of each node's `/healthz`.
     healths: Vec<String>,
     members: Vec<Member>,
+    /// How many nodes each site has.
+    of_site: usize,
     /// The links between them, if links are cut.
     links: Option<Links>,
     done: Done,
@@ -98,11 +100,12 @@ impl Nodes {
             );
             for kind in torture.workload.kinds() {
                 configuration += &format!(
-                    "[[keyspace]]\nname = {:?}\nprotocol = {:?}\npartitions = {}\n\
+                    "[[keyspace]]\nname = {:?}\nprotocol = {:?}\npartitions = {}\nsites = {}\n\
                      settings = {{ {SETTINGS}, thrifty = {} }}\n",
                     kind.name(),
                     torture.protocol_of(*kind)?,
                     torture.partitions,
+                    torture.sites,
                     torture.thrifty
                 );
             }
@@ -114,7 +117,9 @@ impl Nodes {
         let members = (0..torture.nodes).map(down).collect();
         let folder = folder.to_path_buf();
         let done = Done::default();
-        let mut nodes = Nodes { program, folder, addresses, healths, members, links, done };
+        let of_site = torture.nodes_of_site();
+        let mut nodes =
+            Nodes { program, folder, addresses, healths, members, of_site, links, done };
         nodes.watch()?;
         Ok(nodes)
     }
@@ -229,7 +234,8 @@ impl Nodes {
         Ok(())
     }
 
-    /// Kills a node that takes part, unless no majority would be left. It stays down for `down_for`, and `fate` happens to its
+    /// Kills a node that takes part, unless no majority of its site would be left. The only node of a site may be killed:
+    /// the site is down then, and the others are not. It stays down for `down_for`, and `fate` happens to its
     /// disk.
     pub(super) fn kill_one(
         &mut self,
@@ -237,10 +243,12 @@ impl Nodes {
         random: &mut Pcg64Mcg,
         down_for: Duration,
     ) -> anyhow::Result<()> {
-        let gone = self.members.iter().filter(|member| member.stage != Stage::TakesPart).count();
         let victim = random.random_range(0..self.members.len());
-        if gone >= (self.addresses.len() - 1) / 2 || self.members[victim].stage != Stage::TakesPart
-        {
+        let first = victim / self.of_site * self.of_site;
+        let site = &self.members[first..first + self.of_site];
+        let gone = site.iter().filter(|member| member.stage != Stage::TakesPart).count();
+        let most = ((self.of_site - 1) / 2).max(1);
+        if gone >= most || self.members[victim].stage != Stage::TakesPart {
             return Ok(());
         }
         self.kill(victim)?;
@@ -292,7 +300,7 @@ impl Nodes {
     /// Cuts links between nodes for this long, if there are any that can be cut.
     pub(super) fn cut_links(&mut self, random: &mut Pcg64Mcg, lasts: Duration) {
         if let Some(links) = &mut self.links {
-            links.cut(random, Instant::now() + lasts);
+            links.cut(random, self.of_site, Instant::now() + lasts);
             self.done.cuts += 1;
         }
     }

@@ -95,6 +95,27 @@ pub(super) async fn all_serve(addresses: &[String], within: Duration) -> anyhow:
     }
 }
 
+/// Waits until no node says that another site lacks something.
+pub(super) async fn all_sites_have_all(
+    addresses: &[String],
+    within: Duration,
+) -> anyhow::Result<()> {
+    let until = Instant::now() + within;
+    let database = connect(&format!("serried://{}", addresses.join(",")), within).await?;
+    loop {
+        let replies = database.client().node_replies().await;
+        let lags = |at: &&serried::AtSite| {
+            at.behind.is_some_and(|behind| !behind.is_zero()) || at.without_backlog > 0
+        };
+        let lagging = |reply: &serried::NodeReply| {
+            reply.status.sites.iter().find(lags).map(serried::AtSite::text)
+        };
+        let Some(lag) = replies.iter().flatten().find_map(lagging) else { return Ok(()) };
+        anyhow::ensure!(Instant::now() < until, "sites do not catch up: a node {lag}");
+        tokio::time::sleep(TICK).await;
+    }
+}
+
 /// What the keyspace of `kind` promises, if this build knows its protocol.
 pub(super) fn promised(database: &Database, kind: Kind) -> Option<Guarantee> {
     let keyspaces = database.keyspaces();

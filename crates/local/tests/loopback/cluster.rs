@@ -122,7 +122,7 @@ async fn messages_take_at_least_half_the_round_trip_each_way() {
     keyspace.transact(|tx| async move { tx.get("key").await }).await.unwrap();
     // One round trip for the read and one for the commit.
     assert!(started.elapsed() >= 2 * geography.round_trip(0, 1));
-    assert_eq!(client.group().round_trip(), geography.longest_round_trip(1));
+    assert_eq!(client.longest_round_trip(), geography.longest_round_trip(1));
 }
 
 #[tokio::test]
@@ -132,7 +132,7 @@ async fn nodes_are_as_far_from_each_other_as_the_geography_says() {
     let mut options = ConnectOptions::new(cluster.addresses());
     options.site = Some("zone-2".to_string());
     let client = Client::connect_with(options, protocols().coordinators).await.unwrap();
-    assert_eq!(client.group().choice(0, 0).0, 1, "the node at the client's site is the nearest");
+    assert_eq!(client.nearest_first()[0], 1, "the node at the client's site is the nearest");
     let keyspace = client.keyspace("first").unwrap();
     let started = Instant::now();
     keyspace.put("key", "value").await.unwrap();

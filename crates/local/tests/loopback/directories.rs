@@ -104,7 +104,7 @@ impl Kept {
         directory.open(Start::Rejoin).unwrap();
         let keyspaces = directory.configuration.keyspaces.iter().map(|keyspace| {
             let KeyspaceConfiguration { name, protocol, partitions, .. } = keyspace.clone();
-            (KeyspaceIdentity { name, protocol, partitions }, 0)
+            (KeyspaceIdentity { name, protocol, partitions, sites: 1 }, 0)
         });
         let keyspaces: Vec<_> = keyspaces.collect();
         let known = keyspaces.iter().map(|(keyspace, last)| (keyspace.name.clone(), *last));

@@ -306,7 +306,7 @@ async fn a_disk_that_is_replaced_while_too_few_run_is_not_settled_in_an_earlier_
     }
     std::fs::remove_dir_all(rolling.directory(0)).unwrap();
     let error = rolling.begin(0, &[named("a")], true).await.unwrap_err();
-    assert!(matches!(error, StartError::TooFew { answered: 1, wanted: 2 }), "{error}");
+    assert!(matches!(error, StartError::TooFew { answered: 1, wanted: 2, .. }), "{error}");
     rolling.restart(2, &[named("a")]).await.unwrap();
     let error = rolling.begin(0, &[named("a")], true).await.unwrap_err().to_string();
     assert!(error.contains("some nodes have `a@0` and others `a@1`"), "{error}");

@@ -16,6 +16,7 @@ mod partitions;
 mod registers;
 mod replaced;
 mod room;
+mod sites;
 mod standing;
 mod survival;
 mod toy;

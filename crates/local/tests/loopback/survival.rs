@@ -268,6 +268,7 @@ async fn a_node_that_is_killed_before_it_has_noted_that_it_rejoins_does_so_all_t
         name: "flags".to_string(),
         protocol: "multipaxos".to_string(),
         partitions: 1,
+        sites: 1,
     };
     disks.settle(&[(flags, 0)], Some(&[("flags".to_string(), 0)].into())).unwrap();
     let mut opened = disks.open("flags", 0).unwrap();

@@ -144,3 +144,29 @@ fn a_node_reports_keyspaces_that_it_has_had_or_may_have_had() {
     let known: Vec<_> = generations(&answer).collect();
     assert_eq!(known, [("accounts", 0), ("audit", 2), ("carts", 1)]);
 }
+
+#[test]
+fn enough_answers_include_one_of_each_majority_that_the_lost_node_was_in() {
+    for (nodes, sites) in [(1, 1), (3, 1), (5, 1), (3, 3), (6, 2), (9, 3), (4, 4)] {
+        let peers = (7400..7400 + nodes).map(|port| format!("127.0.0.1:{port}")).collect();
+        let keyspaces = vec![KeyspaceConfiguration::new("a", "eiger").with_sites(sites)];
+        let node = usize::from(nodes) - 1;
+        let configuration = NodeConfiguration { keyspaces, ..NodeConfiguration::new(node, peers) };
+        let disks = Replacement::default();
+        let wanted = joining(&configuration, &disks).wanted();
+        let each = usize::from(nodes / sites);
+        let own_site = usize::from(nodes) - each..usize::from(nodes);
+        assert!(wanted.iter().any(|wanted| wanted.nodes == own_site));
+        for Wanted { nodes, count, .. } in wanted {
+            // All answers that are enough, and all others that a majority with this node has, by bits.
+            let others = nodes.len() - 1;
+            let of_size = |size: usize| {
+                (0..1u32 << others).filter(move |set| set.count_ones() as usize == size)
+            };
+            for answered in of_size(count) {
+                let meets = |majority| others == 0 || answered & majority != 0;
+                assert!(of_size(nodes.len() / 2).all(meets), "{count} of {nodes:?}");
+            }
+        }
+    }
+}

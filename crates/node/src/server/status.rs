@@ -1,12 +1,15 @@
 //! How a node is doing.
 
-use serried_wire::{Behind, Moment, NodeStatistics, NodeStatus, NotVoting, Statistics};
+use std::ops::Range;
+
+use serried_wire::{AtSite, Behind, Moment, NodeStatistics, NodeStatus, NotVoting, Statistics};
 
 use super::Server;
+use crate::configuration::KeyspaceConfiguration;
 use crate::flusher::Latency;
 use crate::metrics::{Exposed, Partition};
 use crate::process::{process_cpu_time, resident_memory};
-use crate::standing::{behind, not_voting};
+use crate::standing::{behind, not_voting, note_lag};
 
 impl Server {
     /// How it is doing.
@@ -23,10 +26,12 @@ impl Server {
             cores: self.welcome.cores,
             partitions: self.shards.len() as u16,
             nodes: self.configuration.peers.len() as u16,
-            reached: self.reached(),
+            reached: self.reached(0..self.configuration.peers.len()),
             obstacle: None,
             not_served,
             outside,
+            spans_all: self.configuration.keyspaces.iter().any(|keyspace| keyspace.sites == 1),
+            sites: self.at_sites(),
             behind: None,
             not_voting: None,
             flush_under_way: None,
@@ -56,13 +61,44 @@ impl Server {
             status.behind = behind.into_iter().flatten().reduce(Behind::plus);
             let not_voting = [status.not_voting, not_voting(&core, clock.latest_us)];
             status.not_voting = not_voting.into_iter().flatten().reduce(NotVoting::plus);
+            for ((number, keyspace), at) in self.with_sites().zip(&mut status.sites) {
+                let first = usize::from(self.shards.first(number));
+                let shards = first..first + usize::from(keyspace.partitions);
+                let replicas = shards.filter_map(|shard| core.actor(shard));
+                replicas.for_each(|replica| note_lag(at, &replica.gauges()));
+            }
         }
         status
     }
 
-    /// How many nodes it reaches, itself included.
-    fn reached(&self) -> u16 {
-        let others = (0..self.configuration.peers.len()).filter(|i| *i != self.configuration.node);
+    /// Its part in the keyspaces with several sites, apart from how far other sites are behind.
+    fn at_sites(&self) -> Vec<AtSite> {
+        let (node, nodes) = (self.configuration.node, self.configuration.peers.len());
+        let at = |keyspace: &KeyspaceConfiguration| {
+            let each = nodes / usize::from(keyspace.sites);
+            let first = node / each * each;
+            AtSite {
+                keyspace: keyspace.name.clone(),
+                site: keyspace.placement(nodes).site_of(node),
+                sites: keyspace.sites,
+                nodes: each as u16,
+                reached: self.reached(first..first + each),
+                behind: None,
+                backlog_bytes: 0,
+                without_backlog: 0,
+            }
+        };
+        self.with_sites().map(|(_, keyspace)| at(keyspace)).collect()
+    }
+
+    /// The keyspaces with several sites, with their places in the configuration.
+    fn with_sites(&self) -> impl Iterator<Item = (u16, &KeyspaceConfiguration)> {
+        (0..).zip(&self.configuration.keyspaces).filter(|(_, keyspace)| keyspace.sites > 1)
+    }
+
+    /// How many of these nodes it reaches, itself included.
+    fn reached(&self, nodes: Range<usize>) -> u16 {
+        let others = nodes.filter(|i| *i != self.configuration.node);
         let core = self.cores.endpoint(0).look();
         let reached = others.filter(|i| core.as_ref().is_some_and(|core| core.links.reaches(*i)));
         1 + reached.count() as u16

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rand::SeedableRng;
 use serried_actor::Random;
-use serried_model::{Durability, NodeId};
+use serried_model::Durability;
 use serried_wire::{Endpoint, Role};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinError, JoinSet};
@@ -52,18 +52,20 @@ impl Thread {
     /// Installs the replicas of the partitions that this core serves, as they were when the node last
     /// stopped if it has a disk.
     pub(crate) fn install(&self, replicas: &Replicas) -> Result<(), StartError> {
-        let Server { configuration, shards, group, cores, keyspaces, .. } = &*self.server;
+        let Server { configuration, shards, cores, keyspaces, .. } = &*self.server;
         let endpoint = cores.endpoint(self.core);
         for shard in shards.of_core(self.core, cores.count()) {
             let (number, partition) = shards.find(shard).expect("it is one of them");
             let keyspace = &configuration.keyspaces[usize::from(number)];
             let entry = replicas.find(&keyspace.protocol).expect("a checked configuration");
+            let placement = shards.placement(number);
             let role = Role {
-                id: NodeId::replica(partition, configuration.node),
+                id: placement.replica(configuration.node, partition),
                 keyspace: keyspaces.own()[usize::from(number)].number,
+                placement,
                 random: Random::from_rng(&mut endpoint.lock().random),
             };
-            let group = group.clone().with_partitions(keyspace.partitions);
+            let group = self.server.group(keyspace);
             let disks = self.server.disks.as_ref();
             let disk = disks.map(|disks| disks.open(&keyspace.name, partition)).transpose();
             let replica = disk.and_then(|disk| (entry.make.0)(group, keyspace, role, disk));

@@ -11,7 +11,12 @@ use crate::{
 };
 
 fn keyspace(name: &str, protocol: &str, partitions: u16) -> KeyspaceIdentity {
-    KeyspaceIdentity { name: name.to_string(), protocol: protocol.to_string(), partitions }
+    KeyspaceIdentity {
+        name: name.to_string(),
+        protocol: protocol.to_string(),
+        partitions,
+        sites: 1,
+    }
 }
 
 fn identity() -> Identity {

@@ -256,7 +256,7 @@ mod tests {
     fn no_link_is_cut_for_what_waits_for_this_ends_disk() {
         let mut links = Links::new();
         let (id, mut cuts) = open(&mut links);
-        let sending = Sending { from: NodeId(0), keyspace: 7, after: 9 };
+        let sending = Sending { from: NodeId(0), keyspace: 7, placement: 1.into(), after: 9 };
         links.send(sending, NodeId(1), &vec![7u8; 100]);
         let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
         for _ in 0..10 {

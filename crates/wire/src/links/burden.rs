@@ -135,7 +135,7 @@ mod tests {
     fn a_client_that_reads_nothing_is_cut_and_one_that_waits_for_a_disk_is_not() {
         let mut links = Links::new();
         let (id, mut cuts) = client(&mut links, 0);
-        let sending = Sending { from: NodeId(0), keyspace: 7, after: 9 };
+        let sending = Sending { from: NodeId(0), keyspace: 7, placement: 1.into(), after: 9 };
         let to = NodeId(NodeId::FIRST_COORDINATOR);
         (0..100).for_each(|_| links.send(sending, to, &vec![7u8; 50]));
         assert!(cuts.try_recv().is_err());
