@@ -64,6 +64,7 @@ impl FaultArguments {
             lasts: lasts * 3 / 4,
             always: true,
             partitions: has(FaultKind::Partitions),
+            cut_sites: false,
             crashes,
             pauses: has(FaultKind::Pauses),
             lost_disks,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serried_actor::{
-    Actor, Context, Coordinate, Group, Observation, Protocol, Recover, Standing, Timestamp,
+    Actor, Context, Coordinate, Observation, Protocol, Recover, Standing, Timestamp,
 };
 use serried_model::{Family, NodeId, TxnId};
 use serried_session::Session;
@@ -16,7 +16,7 @@ use crate::hash::{Purpose, generator};
 use crate::network::Network;
 use crate::node::{Host, Job, Node, Occurrence};
 use crate::port::{ClientPort, Time};
-use crate::reach::Placed;
+use crate::reach::Place;
 use crate::store::SimulatedStore;
 use crate::world::{Event, Kind, World};
 use crate::{Configuration, Fault, FaultId, Interceptor, Plan, Reach, Scheduled, Statistics};
@@ -148,25 +148,35 @@ impl<P: Protocol> Cluster<P> {
     /// A cluster at time zero, before the first event.
     ///
     /// # Panics
-    /// If [`Group`] does not accept the number of replicas or partitions, or a node has no core.
+    /// If [`serried_actor::Group`] does not accept the number of replicas, partitions or sites, the geography has too
+    /// few sites for them, or a node has no core.
     pub fn new(configuration: Configuration) -> Self {
-        let Configuration { seed, replicas: members, clients, geography, .. } = configuration;
-        let groups = usize::from(configuration.sites) * usize::from(configuration.partitions);
-        let replicas = members * groups;
+        let Configuration { seed, sites, replicas: members, clients, geography, .. } =
+            configuration;
+        let places = geography.sites.len();
+        assert!(
+            sites == 1 || usize::from(sites) <= places,
+            "{sites} sites do not fit the geography {}, which has {places}",
+            geography.name
+        );
+        let replicas = configuration.all_replicas();
         let total = replicas + clients;
-        let machine = |number: usize| match number.checked_sub(replicas) {
-            None => configuration.machine_of(number / members, number % members),
-            Some(client) => configuration.machine_near(client),
-        };
         let id = |number: usize| match number.checked_sub(replicas) {
             None => NodeId::replica((number / members) as u16, number % members),
             Some(client) => client_id(client),
         };
-        let placed = |number| {
-            let (machine, id) = (machine(number), id(number));
-            Placed { id, site: configuration.place_of_machine(machine), machine }
+        let any_group = configuration.group_at(0);
+        // The machine that a replica is on, or that a client is next to.
+        let machine = |number: usize| match number.checked_sub(replicas) {
+            None => any_group.host(id(number)),
+            Some(client) => configuration.machine_near(client),
         };
-        let nodes = (0..total).map(placed).collect();
+        let place = |number: usize| Place {
+            node: id(number),
+            machine: (number < replicas).then(|| machine(number)),
+            site: configuration.place_of_machine(machine(number)),
+        };
+        let nodes = (0..total).map(place).collect();
         let random = generator(seed, Purpose::Network);
         let network = Network::new(&geography, configuration.network, nodes, replicas, random);
         let (costs, client_costs) = (configuration.costs, configuration.client_costs);
@@ -182,13 +192,13 @@ impl<P: Protocol> Cluster<P> {
             SimulatedStore::new(initial, P::Replica::stored, may_crash)
         };
         let replica = |number: usize| {
-            let (id, group) = (id(number), group(&configuration, machine(number)));
+            let (id, group) = (id(number), configuration.group_at(machine(number)));
             let (actor, cores) = (P::replica(id, group, &settings), configuration.replica_cores);
             Node::new(number as u32, id, actor, (cores, costs), store(), &configuration)
         };
         let client = |i: usize| {
-            let actor = P::coordinator(group(&configuration, machine(replicas + i)), &settings);
             let (number, cores) = (replicas + i, configuration.client_cores);
+            let actor = P::coordinator(configuration.group_at(machine(number)), &settings);
             let random = generator(seed, Purpose::Session(i as u64));
             let capacity = configuration.open_attempts;
             let port = ClientPort::new(i, capacity, random, time.clone(), wakeups.clone());
@@ -327,12 +337,12 @@ impl<P: Protocol> Cluster<P> {
         }
     }
 
-    /// The replica of the first partition on machine `member`, for checking invariants.
-    pub fn replica(&self, member: usize) -> &P::Replica {
-        self.replica_of(0, member)
+    /// The replica of its site's first partition on a machine, for checking invariants.
+    pub fn replica(&self, machine: usize) -> &P::Replica {
+        &self.first_on(machine).actor
     }
 
-    /// A replica of any partition.
+    /// A replica of any partition at any site.
     pub fn replica_of(&self, partition: u16, member: usize) -> &P::Replica {
         &self.replicas[self.world.number(NodeId::replica(partition, member)) as usize].actor
     }
@@ -350,12 +360,12 @@ impl<P: Protocol> Cluster<P> {
 
     /// Whether a machine is up and all its replicas take part fully. If it has lost its disk, something must also be
     /// durable there: otherwise a crash would lose its data again.
-    pub fn is_whole(&self, member: usize) -> bool {
+    pub fn is_whole(&self, machine: usize) -> bool {
         let is_full = |replica: &Node<P::Replica>| replica.actor.standing() == Standing::Full;
         let is_kept = |replica: &Node<P::Replica>| replica.has_records();
-        let mut replicas = self.replicas_on(member).map(|number| &self.replicas[number]);
-        let rejoined = self.rejoined.contains(&member);
-        self.is_up(member)
+        let mut replicas = self.replicas_on(machine).map(|number| &self.replicas[number]);
+        let rejoined = self.rejoined.contains(&machine);
+        self.is_up(machine)
             && replicas.all(|replica| is_full(replica) && (!rejoined || is_kept(replica)))
     }
 
@@ -370,8 +380,8 @@ impl<P: Protocol> Cluster<P> {
     }
 
     /// Whether a machine is up.
-    pub fn is_up(&self, member: usize) -> bool {
-        self.replicas_on(member).all(|number| self.replicas[number].is_up())
+    pub fn is_up(&self, machine: usize) -> bool {
+        self.first_on(machine).is_up()
     }
 
     /// Cuts these links now.
@@ -383,28 +393,28 @@ impl<P: Protocol> Cluster<P> {
     ///
     /// # Panics
     /// If the disk does not keep records.
-    pub fn crash(&mut self, member: usize) -> FaultId {
-        self.begin(Fault::Crash(member))
+    pub fn crash(&mut self, machine: usize) -> FaultId {
+        self.begin(Fault::Crash(machine))
     }
 
     /// Announces to a machine's replicas that the machine is about to stop. The caller crashes it as soon as it [may
     /// stop](Cluster::may_stop).
-    pub fn prepare_to_stop(&mut self, member: usize) {
-        for number in self.replicas_on(member) {
+    pub fn prepare_to_stop(&mut self, machine: usize) {
+        for number in self.replicas_on(machine) {
             self.happen(number as u32, Occurrence::Job(Job::Stop));
         }
     }
 
     /// Whether all replicas of a machine may stop now.
-    pub fn may_stop(&self, member: usize) -> bool {
-        self.replicas_on(member).all(|number| self.replicas[number].actor.may_stop())
+    pub fn may_stop(&self, machine: usize) -> bool {
+        self.replicas_on(machine).all(|number| self.replicas[number].actor.may_stop())
     }
 
     /// Starts a machine again if it is down, with its durable data. Crashes that are scheduled for later still happen.
-    pub fn restart(&mut self, member: usize) {
+    pub fn restart(&mut self, machine: usize) {
         for fault in 0..self.faults.len() {
             let Entry { fault: what, state } = &self.faults[fault];
-            if *what == Fault::Crash(member) && *state == State::Active {
+            if *what == Fault::Crash(machine) && *state == State::Active {
                 self.end(FaultId(fault));
             }
         }
@@ -460,8 +470,8 @@ impl<P: Protocol> Cluster<P> {
             Fault::ClockJump(node, by_us) => {
                 self.happen_to(node, Occurrence::Jump { by_us: -by_us });
             }
-            Fault::Crash(member) | Fault::LostDisk(member) => self.restart_machine(member),
-            Fault::SlowDisk(member, _) => self.slow_disk(member, 1),
+            Fault::Crash(machine) | Fault::LostDisk(machine) => self.restart_machine(machine),
+            Fault::SlowDisk(machine, _) => self.slow_disk(machine, 1),
             Fault::ClientDeath(_) => {}
         }
     }
@@ -490,44 +500,42 @@ impl<P: Protocol> Cluster<P> {
             return;
         }
         entry.state = State::Active;
-        if let Fault::LostDisk(member) = entry.fault
-            && !self.can_do_without_the_disk_of(member)
+        if let Fault::LostDisk(machine) = entry.fault
+            && !self.can_do_without_the_disk_of(machine)
         {
-            self.faults[id.0].fault = Fault::Crash(member);
+            self.faults[id.0].fault = Fault::Crash(machine);
         }
         match self.faults[id.0].fault.clone() {
             Fault::Partition(reach) => self.world.network.disturb(id, &reach, None),
             Fault::Slow(reach, factor) => self.world.network.disturb(id, &reach, Some(factor)),
             Fault::Pause(node) => self.happen_to(node, Occurrence::Pause),
             Fault::ClockJump(node, by_us) => self.happen_to(node, Occurrence::Jump { by_us }),
-            Fault::Crash(member) => self.stop_machine(member, false),
-            Fault::LostDisk(member) => self.stop_machine(member, true),
-            Fault::SlowDisk(member, factor) => self.slow_disk(member, factor),
+            Fault::Crash(machine) => self.stop_machine(machine, false),
+            Fault::LostDisk(machine) => self.stop_machine(machine, true),
+            Fault::SlowDisk(machine, factor) => self.slow_disk(machine, factor),
             Fault::ClientDeath(client) => self.crash_client(client),
         }
     }
 
-    /// Whether a majority of machines still has its disks if this machine loses its disk.
-    fn can_do_without_the_disk_of(&mut self, member: usize) -> bool {
+    /// Whether a majority of its site's machines still has its disks if this machine loses its disk.
+    fn can_do_without_the_disk_of(&mut self, machine: usize) -> bool {
         let mut replaced = core::mem::take(&mut self.replaced);
         replaced.retain(|other| self.lost_disks.contains(other) || !self.is_whole(*other));
         self.replaced = replaced;
-        let site = self.configuration.site_of_machine(member);
-        let is_other = |other: &&usize| {
-            **other != member && self.configuration.site_of_machine(**other) == site
-        };
-        let others = self.replaced.iter().filter(is_other).count();
+        let site = |machine: usize| self.configuration.site_of_machine(machine);
+        let is_neighbour = |other: &&usize| **other != machine && site(**other) == site(machine);
+        let others = self.replaced.iter().filter(is_neighbour).count();
         others < (self.configuration.replicas - 1) / 2
     }
 
-    fn slow_disk(&mut self, member: usize, factor: u32) {
-        for number in self.replicas_on(member) {
+    fn slow_disk(&mut self, machine: usize, factor: u32) {
+        for number in self.replicas_on(machine) {
             self.replicas[number].slow_disk(factor);
         }
     }
 
-    fn stop_machine(&mut self, member: usize, disk_is_lost: bool) {
-        for number in self.replicas_on(member) {
+    fn stop_machine(&mut self, machine: usize, disk_is_lost: bool) {
+        for number in self.replicas_on(machine) {
             let replica = &mut self.replicas[number];
             if replica.is_up() {
                 replica.crash();
@@ -536,27 +544,27 @@ impl<P: Protocol> Cluster<P> {
                 replica.lose_disk();
             }
         }
-        let mut replicas = self.replicas_on(member).map(|number| &self.replicas[number]);
-        let is_blank = self.rejoined.remove(&member) && replicas.any(|r| !r.has_records());
+        let is_blank = self.rejoined.remove(&machine)
+            && self.replicas_on(machine).any(|number| !self.replicas[number].has_records());
         if disk_is_lost || is_blank {
-            self.lost_disks.insert(member);
-            self.replaced.insert(member);
+            self.lost_disks.insert(machine);
+            self.replaced.insert(machine);
         }
     }
 
     /// Starts a machine again, unless another fault keeps it down.
-    fn restart_machine(&mut self, member: usize) {
-        let down = [Fault::Crash(member), Fault::LostDisk(member)];
+    fn restart_machine(&mut self, machine: usize) {
+        let down = [Fault::Crash(machine), Fault::LostDisk(machine)];
         let mut active = self.faults.iter().filter(|entry| entry.state == State::Active);
         if active.any(|entry| down.contains(&entry.fault)) {
             return;
         }
-        let disk_is_lost = self.lost_disks.remove(&member);
+        let disk_is_lost = self.lost_disks.remove(&machine);
         if disk_is_lost {
-            self.rejoined.insert(member);
+            self.rejoined.insert(machine);
         }
-        for number in self.replicas_on(member) {
-            let group = group(&self.configuration, member);
+        for number in self.replicas_on(machine) {
+            let group = self.configuration.group_at(machine);
             let id = self.world.id(number as u32);
             let actor = P::replica(id, group, &self.configuration.settings);
             self.replicas[number].restart(actor);
@@ -565,12 +573,19 @@ impl<P: Protocol> Cluster<P> {
         }
     }
 
-    /// The numbers of the replicas on a machine.
-    fn replicas_on(&self, member: usize) -> impl Iterator<Item = usize> + use<P> {
-        let Configuration { replicas, partitions, .. } = self.configuration;
-        let partitions = usize::from(partitions);
-        let first = (member / replicas) * partitions * replicas + member % replicas;
-        (0..partitions).map(move |partition| first + partition * replicas)
+    /// The numbers of the replicas on a machine, one of each partition of its site.
+    fn replicas_on(&self, machine: usize) -> impl Iterator<Item = usize> + use<P> {
+        let Configuration { replicas: members, partitions, .. } = self.configuration;
+        assert!(machine < self.configuration.machines(), "there is no machine {machine}");
+        let before = machine / members * members * usize::from(partitions);
+        let first = before + machine % members;
+        (first..).step_by(members).take(usize::from(partitions))
+    }
+
+    /// The replica of the first partition on a machine.
+    fn first_on(&self, machine: usize) -> &Node<P::Replica> {
+        let first = self.replicas_on(machine).next();
+        &self.replicas[first.expect("each site has a partition")]
     }
 
     fn happen_to(&mut self, node: NodeId, occurrence: Occurrence<P::Message>) {
@@ -713,17 +728,4 @@ impl<P: Protocol> Drop for Cluster<P> {
 /// The identity of a client's coordinator.
 fn client_id(client: usize) -> NodeId {
     NodeId(NodeId::FIRST_COORDINATOR + client as u64)
-}
-
-/// The groups as the `i`-th machine and its clients see them.
-fn group(configuration: &Configuration, i: usize) -> Group {
-    let (geography, site) = (&configuration.geography, configuration.place_of_machine(i));
-    let group = if configuration.sites == 1 {
-        let nearest_first = geography.nearest_first(site, configuration.replicas);
-        Group::nearest_first(nearest_first, geography.longest_round_trip(site))
-    } else {
-        Group::new(configuration.replicas, geography.round_trip(site, site))
-    };
-    let group = group.with_partitions(configuration.partitions);
-    group.at_site(configuration.site_of_machine(i), configuration.sites)
 }

@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serried_actor::Settings;
+use serried_actor::{Group, Settings};
 use serried_model::{Geography, Key, Limits, Value};
 
 /// Together with the workload, the configuration determines a run: the same configuration gives the same events in the
@@ -14,18 +14,19 @@ use serried_model::{Geography, Key, Limits, Value};
 pub struct Configuration {
     /// The seed of all random choices.
     pub seed: u64,
-    /// How many sites there are, each with a copy of all data and with machines of its own. Only for protocols that
-    /// offer sites. The `i`-th one is at `geography.site_of(i)`, with all its machines. If there is one, its machines
-    /// are spread over the geography.
+    /// How many sites the keyspace has, at least 1. Each site has all keys, and partitions and machines of its own
+    /// ([`serried_actor::Group`]). Only some protocols can have more than one.
+    ///
+    /// With one site, machine `i` is at `geography.site_of(i)`: the replicas of a partition are far from each other.
+    /// With more, all machines of site `s` are at the geography's site `s`, which must exist.
     pub sites: u16,
-    /// How many replicas each partition has at each site, an odd number of at most 63. The `i`-th replica of each
-    /// partition of site `s` is on machine `s * replicas + i`. If there is one site, machine `i` is at
-    /// `geography.site_of(i)`.
+    /// How many replicas each partition has, an odd number of at most 63. The `i`-th replica of each partition of site
+    /// `s` is on machine `s * replicas + i`.
     pub replicas: usize,
-    /// How many partitions there are at each site. The replicas of each have processors and disks of their own.
+    /// How many partitions each site has. The replicas of each have processors and disks of their own.
     pub partitions: u16,
-    /// How many clients there are, each with a coordinator of its own. Client `i` belongs to site `i % sites`. If there
-    /// is one site, it is where machine `i % replicas` is.
+    /// How many clients there are at all sites, each with a coordinator of its own. With one site, client `i` is where
+    /// machine `i % replicas` is. With more, it belongs to site `i % sites`, and is where this site's machines are.
     pub clients: usize,
     /// The sites, and the delays between them.
     pub geography: Geography,
@@ -84,35 +85,47 @@ impl Default for Configuration {
 }
 
 impl Configuration {
-    /// How many machines there are at all sites.
+    /// How many machines there are at all sites. Those of site `s` have the numbers from `s * replicas` on.
     pub fn machines(&self) -> usize {
         usize::from(self.sites) * self.replicas
     }
 
-    /// The site of a machine.
-    pub fn site_of_machine(&self, machine: usize) -> u16 {
+    /// How many replicas there are: of all partitions, at all sites.
+    pub(crate) fn all_replicas(&self) -> usize {
+        self.machines() * usize::from(self.partitions)
+    }
+
+    /// The site of the keyspace that a machine belongs to.
+    pub(crate) fn site_of_machine(&self, machine: usize) -> u16 {
         (machine / self.replicas) as u16
     }
 
-    /// The site of the geography where a machine is.
+    /// The site of the geography that a machine is at.
     pub(crate) fn place_of_machine(&self, machine: usize) -> usize {
         match self.sites {
             1 => self.geography.site_of(machine),
-            _ => self.geography.site_of(usize::from(self.site_of_machine(machine))),
+            _ => usize::from(self.site_of_machine(machine)),
         }
     }
 
-    /// A machine at the site of a client, in the same place.
+    /// The machine that a client is next to. It is one of the client's site.
     pub(crate) fn machine_near(&self, client: usize) -> usize {
-        match self.sites {
-            1 => client % self.replicas,
-            sites => (client % usize::from(sites)) * self.replicas,
-        }
+        let sites = usize::from(self.sites);
+        client % sites * self.replicas + client / sites % self.replicas
     }
 
-    /// The machine of a replica.
-    pub(crate) fn machine_of(&self, group: usize, member: usize) -> usize {
-        group / usize::from(self.partitions) * self.replicas + member
+    /// The groups as a machine and the clients next to it see them.
+    pub(crate) fn group_at(&self, machine: usize) -> Group {
+        let place = self.place_of_machine(machine);
+        let group = match self.sites {
+            1 => {
+                let nearest_first = self.geography.nearest_first(place, self.replicas);
+                Group::nearest_first(nearest_first, self.geography.longest_round_trip(place))
+            }
+            _ => Group::new(self.replicas, self.geography.round_trip(place, place)),
+        };
+        let site = self.site_of_machine(machine);
+        group.with_partitions(self.partitions).at_site(site, self.sites)
     }
 }
 

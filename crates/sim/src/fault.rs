@@ -19,9 +19,11 @@ pub enum Fault {
     Pause(NodeId),
     /// The machine loses its memory. It also loses records that were not durable, except some that the disk had already
     /// written. At the end it starts again with the records that are left. Needs [`crate::Disk::keep_records`].
+    /// Machines are numbered over all sites ([`crate::Configuration::machines`]).
     Crash(usize),
-    /// The machine is down as in a crash, and its disk is lost. At the end it rejoins. At most a minority of machines
-    /// loses their disks: if too many have not recovered from a lost disk yet, this is a [`Fault::Crash`] instead.
+    /// The machine is down as in a crash, and its disk is lost. At the end it rejoins. At most a minority of a site's
+    /// machines loses their disks: if too many have not recovered from a lost disk yet, this is a [`Fault::Crash`]
+    /// instead.
     LostDisk(usize),
     /// The machine's disk is slower by this factor.
     SlowDisk(usize, u32),

@@ -17,6 +17,10 @@
 //! A node consists of a processor, an actor and a log. An incoming message waits for a free core. Its handler runs when
 //! service starts, and its effects take place when service ends. An outgoing message waits in the log until everything
 //! appended before it is durable. Then the network decides when it arrives: once, twice or never.
+//!
+//! A keyspace may have several sites ([`Configuration::sites`]), each with machines and clients of its own. Then the
+//! replicas of a partition are close to each other, and the sites are as far apart as the geography's. [`Side::site`]
+//! names all nodes of a site, to cut it off.
 
 mod clock;
 mod cluster;

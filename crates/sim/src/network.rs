@@ -8,7 +8,7 @@ use serried_actor::{Random, Timestamp};
 use serried_model::Geography;
 
 use crate::hash::below;
-use crate::reach::Placed;
+use crate::reach::Place;
 use crate::{FaultId, NetworkFaults, Reach};
 
 /// The links between all nodes. Nodes are numbered densely: replicas first, then clients.
@@ -16,8 +16,8 @@ pub(crate) struct Network {
     faults: Chances,
     random: Random,
     replicas: usize,
-    /// Each node's identity and site.
-    nodes: Vec<Placed>,
+    /// Where each node is.
+    nodes: Vec<Place>,
     sites: usize,
     /// One-way delays between sites, row by row, in nanoseconds.
     delays_ns: Vec<u64>,
@@ -78,11 +78,11 @@ impl Disturbance {
 }
 
 impl Network {
-    /// `nodes` are the identities and sites of all nodes, of which the first `replicas` are replicas.
+    /// `nodes` are the places of all nodes, of which the first `replicas` are replicas.
     pub(crate) fn new(
         geography: &Geography,
         faults: NetworkFaults,
-        nodes: Vec<Placed>,
+        nodes: Vec<Place>,
         replicas: usize,
         random: Random,
     ) -> Network {
@@ -110,7 +110,7 @@ impl Network {
 
     /// Makes some links slower by a factor, or cuts them if it is `None`.
     pub(crate) fn disturb(&mut self, id: FaultId, reach: &Reach, slower: Option<f64>) {
-        let end = |node: &Placed| (reach.from.contains(node), reach.to.contains(node));
+        let end = |place| (reach.from.contains(place), reach.to.contains(place));
         let ends = self.nodes.iter().map(end).collect();
         self.disturbances.push(Disturbance { id, ends, both_ways: reach.both_ways, slower });
     }
@@ -185,9 +185,9 @@ impl Network {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use serried_model::NodeId;
 
-    use super::*;
     use crate::Side;
     use crate::hash::{Purpose, generator};
 
@@ -196,10 +196,14 @@ mod tests {
     /// Replicas 0 to 2 and clients 3 to 5, one of each at each site of `glo`.
     fn network(faults: NetworkFaults) -> Network {
         let geography = Geography::named("glo").unwrap();
-        let id = |i| if i < 3 { NodeId(i) } else { NodeId(NodeId::FIRST_COORDINATOR + i - 3) };
-        let placed = |i| (id(i), i as usize % 3);
-        let nodes =
-            (0..6).map(placed).map(|(id, site)| Placed { id, site, machine: site }).collect();
+        let place = |i: usize| match i.checked_sub(3) {
+            None => Place { node: NodeId(i as u64), machine: Some(i), site: i },
+            Some(client) => {
+                let node = NodeId(NodeId::FIRST_COORDINATOR + client as u64);
+                Place { node, machine: None, site: client }
+            }
+        };
+        let nodes = (0..6).map(place).collect();
         Network::new(&geography, faults, nodes, 3, generator(3, Purpose::Network))
     }
 

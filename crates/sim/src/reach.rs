@@ -4,24 +4,24 @@ use serried_model::NodeId;
 
 /// A node, and where it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Placed {
-    /// The node.
-    pub id: NodeId,
-    /// Its site in the geography.
-    pub site: usize,
-    /// The machine that a replica is on. A client is near it.
-    pub machine: usize,
+pub(crate) struct Place {
+    pub(crate) node: NodeId,
+    /// The machine that it is on, if it is a replica.
+    pub(crate) machine: Option<usize>,
+    /// Its site of the geography.
+    pub(crate) site: usize,
 }
 
 /// Some of the nodes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Side {
-    /// All nodes at these sites.
+    /// All nodes at these sites of the geography, clients included. If a keyspace has several sites, they have the same
+    /// numbers.
     Sites(Vec<usize>),
     /// These nodes.
     Nodes(Vec<NodeId>),
-    /// The replicas of all partitions on these machines.
-    Members(Vec<usize>),
+    /// All replicas on these machines. They are numbered over all sites ([`crate::Configuration::machines`]).
+    Machines(Vec<usize>),
     /// All nodes that are not on that side.
     Except(Box<Side>),
 }
@@ -32,14 +32,14 @@ impl Side {
         Side::Nodes(vec![node])
     }
 
-    /// One site.
+    /// One site with its clients.
     pub fn site(site: usize) -> Side {
         Side::Sites(vec![site])
     }
 
-    /// The replicas of all partitions on some machines.
-    pub fn replicas(members: impl IntoIterator<Item = usize>) -> Side {
-        Side::Members(members.into_iter().collect())
+    /// All replicas on some machines.
+    pub fn replicas(machines: impl IntoIterator<Item = usize>) -> Side {
+        Side::Machines(machines.into_iter().collect())
     }
 
     /// All nodes that are not on this side.
@@ -47,13 +47,15 @@ impl Side {
         Side::Except(Box::new(self))
     }
 
-    /// Whether a node is on this side.
-    pub fn contains(&self, node: &Placed) -> bool {
+    /// Whether the node at `place` is on this side.
+    pub(crate) fn contains(&self, place: &Place) -> bool {
         match self {
-            Side::Sites(sites) => sites.contains(&node.site),
-            Side::Nodes(nodes) => nodes.contains(&node.id),
-            Side::Members(members) => !node.id.is_coordinator() && members.contains(&node.machine),
-            Side::Except(side) => !side.contains(node),
+            Side::Sites(sites) => sites.contains(&place.site),
+            Side::Nodes(nodes) => nodes.contains(&place.node),
+            Side::Machines(machines) => {
+                place.machine.is_some_and(|machine| machines.contains(&machine))
+            }
+            Side::Except(side) => !side.contains(place),
         }
     }
 }
@@ -92,15 +94,16 @@ mod tests {
 
     #[test]
     fn the_rest_is_everyone_who_is_not_on_the_side() {
+        let place = |node, machine, site| Place { node, machine, site };
+        let (first, second) = (place(NodeId(0), Some(0), 1), place(NodeId(1), Some(1), 0));
+        let client = place(NodeId(NodeId::FIRST_COORDINATOR + 1), None, 0);
         let side = Side::replicas([1]);
-        let placed = |id, site, machine| Placed { id, site, machine };
-        let (one, other) = (placed(NodeId(1), 0, 1), placed(NodeId(0), 1, 0));
-        assert!(side.contains(&one) && !side.contains(&other));
-        assert!(side.contains(&placed(NodeId::replica(3, 1), 0, 1)));
-        assert!(!side.contains(&placed(NodeId::replica(3, 1), 0, 4)), "it is at another site");
-        assert!(!side.contains(&placed(NodeId(NodeId::FIRST_COORDINATOR + 1), 0, 1)));
+        assert!(side.contains(&second) && !side.contains(&first) && !side.contains(&client));
+        assert!(side.contains(&place(NodeId::replica(3, 1), Some(1), 0)));
+        assert!(!side.contains(&place(NodeId::replica(3, 1), Some(4), 1)), "it is at another site");
         let rest = side.rest();
-        assert!(!rest.contains(&one) && rest.contains(&other));
-        assert!(Side::site(1).contains(&other) && !Side::site(1).contains(&one));
+        assert!(!rest.contains(&second) && rest.contains(&first) && rest.contains(&client));
+        assert!(Side::site(1).contains(&first) && !Side::site(1).contains(&second));
+        assert!(Side::site(0).contains(&client));
     }
 }

@@ -1,6 +1,7 @@
 //! Swarms of faults: the seed decides which faults are enabled, how strong they are, and when they occur.
 
 use core::fmt;
+use core::ops::Range;
 use core::time::Duration;
 
 use rand::RngExt;
@@ -20,7 +21,10 @@ pub struct Swarm {
     pub always: bool,
     /// Whether links may be cut or slow.
     pub partitions: bool,
-    /// Whether replicas may crash: at most a minority at a time, except in blackouts. Needs
+    /// Whether sites may be cut off from all others, or from one other, in one direction or both. Some are cut off for
+    /// most of the time. Each keeps its clients. Needs several [`Configuration::sites`].
+    pub cut_sites: bool,
+    /// Whether replicas may crash: at most a minority of each site at a time, except in blackouts. Needs
     /// [`crate::Disk::keep_records`].
     pub crashes: bool,
     /// Whether nodes may pause.
@@ -29,14 +33,13 @@ pub struct Swarm {
     pub lost_disks: bool,
     /// Whether a replica may be down for most of the time. Needs crashes.
     pub absences: bool,
-    /// Whether all replicas may crash at once. Needs crashes.
+    /// Whether all replicas may crash at once. If there are several sites, they may also be those of one site. Needs
+    /// crashes.
     pub blackouts: bool,
     /// Whether clients may die, at most half of them.
     pub deaths: bool,
     /// The greatest jump of any node's clock.
     pub jumps: Duration,
-    /// Whether sites may be cut off from each other. Needs several sites.
-    pub cut_sites: bool,
 }
 
 impl Default for Swarm {
@@ -46,6 +49,7 @@ impl Default for Swarm {
             lasts: Duration::from_secs(10),
             always: false,
             partitions: true,
+            cut_sites: false,
             crashes: false,
             pauses: true,
             lost_disks: false,
@@ -53,7 +57,6 @@ impl Default for Swarm {
             blackouts: false,
             deaths: false,
             jumps: Duration::ZERO,
-            cut_sites: false,
         }
     }
 }
@@ -118,23 +121,16 @@ impl Swarm {
             schedule(random, most, &|random| Fault::ClientDeath(client(random)));
         }
         if configuration.disk != crate::Disk::MEMORY {
-            let member = |random: &mut Random| random.random_range(0..configuration.machines());
+            let machine = |random: &mut Random| random.random_range(0..configuration.machines());
             schedule(random, 3, &|random| {
-                Fault::SlowDisk(member(random), power(random, 2, 100) as u32)
+                Fault::SlowDisk(machine(random), power(random, 2, 100) as u32)
             });
+        }
+        if self.cut_sites && configuration.sites > 1 && self.strikes(random) {
+            self.cut_off(configuration, shortest, random, &mut plan.faults);
         }
         if self.crashes && self.strikes(random) {
             self.crash(configuration, shortest, random, &mut plan.faults);
-        }
-        if self.cut_sites && configuration.sites > 1 && self.strikes(random) {
-            for _ in 0..random.random_range(1..=3) {
-                let fault = Fault::Partition(between_sites(configuration, random));
-                let (begins, ends) = match on(random) {
-                    true => self.most_of_the_time(random),
-                    false => self.window(shortest, random),
-                };
-                plan.faults.push(Scheduled { begins, ends, fault });
-            }
         }
         plan
     }
@@ -152,7 +148,25 @@ impl Swarm {
         (Timestamp(begins), Timestamp((begins + length).min(lasts)))
     }
 
-    /// Crashes of at most a minority at a time, and of all replicas at once if there are blackouts.
+    /// Cuts between sites.
+    fn cut_off(
+        &self,
+        configuration: &Configuration,
+        shortest: Duration,
+        random: &mut Random,
+        faults: &mut Vec<Scheduled>,
+    ) {
+        for _ in 0..random.random_range(1..=4) {
+            let (begins, ends) = match random.random_range(0..3) {
+                0 => self.most_of_the_time(random),
+                _ => self.window(shortest, random),
+            };
+            let fault = Fault::Partition(reach_of_site(configuration, random));
+            faults.push(Scheduled { begins, ends, fault });
+        }
+    }
+
+    /// Crashes of at most a minority of each site at a time, and of all replicas at once if there are blackouts.
     fn crash(
         &self,
         configuration: &Configuration,
@@ -160,38 +174,35 @@ impl Swarm {
         random: &mut Random,
         faults: &mut Vec<Scheduled>,
     ) {
-        let (replicas, sites) = (configuration.replicas, configuration.sites);
-        let most_down = (replicas - 1) / 2;
-        // Without several sites nothing is drawn for them: seeds keep their plans.
-        let machine = |random: &mut Random| match sites {
-            1 => random.random_range(0..replicas),
-            _ => random.random_range(0..configuration.machines()),
-        };
+        let machines = configuration.machines();
+        let most_down = (configuration.replicas - 1) / 2;
         let mut crashes: Vec<Scheduled> = Vec::new();
         if self.absences && most_down > 0 && self.strikes(random) {
             let (begins, ends) = self.most_of_the_time(random);
-            let fault = Fault::Crash(machine(random));
+            let fault = Fault::Crash(random.random_range(0..machines));
             crashes.push(Scheduled { begins, ends, fault });
         }
-        for _ in 0..random.random_range(1..=4) {
+        for _ in 0..random.random_range(1..=4 * i32::from(configuration.sites)) {
             let (begins, ends) = self.window(shortest, random);
-            let replica = machine(random);
-            let site = configuration.site_of_machine(replica);
-            let is_overlapping = |other: &&Scheduled| {
-                let Fault::Crash(machine) = other.fault else { return false };
-                let is_same_site = configuration.site_of_machine(machine) == site;
-                is_same_site && other.begins <= ends && begins <= other.ends
-            };
-            if crashes.iter().filter(is_overlapping).count() < most_down {
-                crashes.push(Scheduled { begins, ends, fault: Fault::Crash(replica) });
+            let machine = random.random_range(0..machines);
+            let site = configuration.site_of_machine(machine);
+            let overlapping = crashes.iter().filter(|other| {
+                let is_here = match other.fault {
+                    Fault::Crash(other) => configuration.site_of_machine(other) == site,
+                    _ => false,
+                };
+                is_here && other.begins <= ends && begins <= other.ends
+            });
+            if overlapping.count() < most_down {
+                crashes.push(Scheduled { begins, ends, fault: Fault::Crash(machine) });
             }
         }
         if self.lost_disks && self.strikes(random) {
             for crash in &mut crashes {
-                if let Fault::Crash(member) = crash.fault
+                if let Fault::Crash(machine) = crash.fault
                     && self.strikes(random)
                 {
-                    crash.fault = Fault::LostDisk(member);
+                    crash.fault = Fault::LostDisk(machine);
                 }
             }
         }
@@ -199,19 +210,10 @@ impl Swarm {
         if self.blackouts && self.strikes(random) {
             for _ in 0..random.random_range(1..=2) {
                 let begins = self.window(shortest, random).0;
-                // Those of one site, or of all.
-                let down = match sites {
-                    1 => 0..replicas,
-                    _ if on(random) => 0..configuration.machines(),
-                    _ => {
-                        let first = usize::from(random.random_range(0..sites)) * replicas;
-                        first..first + replicas
-                    }
-                };
-                for member in down {
+                for machine in blacked_out(configuration, random) {
                     let length = power(random, 1, self.lasts.as_nanos() as u64 / 4);
                     let ends = Timestamp((begins.0 + length).min(self.lasts.as_nanos() as u64));
-                    faults.push(Scheduled { begins, ends, fault: Fault::Crash(member) });
+                    faults.push(Scheduled { begins, ends, fault: Fault::Crash(machine) });
                 }
             }
         }
@@ -249,8 +251,12 @@ fn network(round_trip: Duration, random: &mut Random) -> NetworkFaults {
 
 /// Draws some links: those around a site or some nodes, in one direction or both.
 fn reach(configuration: &Configuration, random: &mut Random) -> Reach {
+    let places = match configuration.sites {
+        1 => configuration.geography.sites.len(),
+        sites => usize::from(sites),
+    };
     let side = match random.random_range(0..4) {
-        0 => Side::site(random.random_range(0..configuration.geography.sites.len())),
+        0 => Side::site(random.random_range(0..places)),
         1 => Side::node(node(configuration, random)),
         2 => Side::replicas([random.random_range(0..configuration.machines())]),
         _ => Side::replicas((0..configuration.machines()).filter(|_| on(random))),
@@ -262,30 +268,42 @@ fn reach(configuration: &Configuration, random: &mut Random) -> Reach {
     }
 }
 
-/// Draws links between sites: those around one, or those between two, in one direction or both.
-fn between_sites(configuration: &Configuration, random: &mut Random) -> Reach {
+/// Draws the links of a site to all others, or to one other, in one direction or both.
+fn reach_of_site(configuration: &Configuration, random: &mut Random) -> Reach {
     let sites = usize::from(configuration.sites);
-    let one = random.random_range(0..sites);
-    let other = (one + random.random_range(1..sites)) % sites;
-    let side = |site| Side::site(configuration.geography.site_of(site));
-    match random.random_range(0..4) {
-        0 => Reach::one_way(side(one), side(other)),
-        1 => Reach::between(side(one), side(other)),
-        _ => Reach::around(side(one)),
+    let site = random.random_range(0..sites);
+    let other = (site + random.random_range(1..sites)) % sites;
+    let (site, other) = (Side::site(site), Side::site(other));
+    match random.random_range(0..6) {
+        0 => Reach::one_way(site.clone(), site.rest()),
+        1 => Reach::one_way(site.clone().rest(), site),
+        2 => Reach::one_way(site, other),
+        3 => Reach::between(site, other),
+        _ => Reach::around(site),
     }
 }
 
-/// Draws a node.
+/// Draws the machines that crash at once: all, or those of one site if there are several.
+fn blacked_out(configuration: &Configuration, random: &mut Random) -> Range<usize> {
+    if configuration.sites == 1 || on(random) {
+        return 0..configuration.machines();
+    }
+    let site = random.random_range(0..usize::from(configuration.sites));
+    site * configuration.replicas..(site + 1) * configuration.replicas
+}
+
+/// Draws a node: a client or, with one site, a replica of the first partition.
 fn node(configuration: &Configuration, random: &mut Random) -> NodeId {
-    let Configuration { clients, replicas: members, .. } = *configuration;
-    let replicas = configuration.machines();
-    let number = random.random_range(0..replicas + clients);
-    match number.checked_sub(replicas) {
-        None if configuration.sites > 1 => {
-            let first = configuration.site_of_machine(number) * configuration.partitions;
-            NodeId::replica(first, number % members)
+    let Configuration { sites, replicas, partitions, clients, .. } = *configuration;
+    let machines = configuration.machines();
+    let number = random.random_range(0..machines + clients);
+    match number.checked_sub(machines) {
+        None if sites == 1 => NodeId(number as u64),
+        None => {
+            let first = configuration.site_of_machine(number) * partitions;
+            let partition = first + random.random_range(0..partitions);
+            NodeId::replica(partition, number % replicas)
         }
-        None => NodeId(number as u64),
         Some(client) => NodeId(NodeId::FIRST_COORDINATOR + client as u64),
     }
 }
@@ -317,13 +335,19 @@ impl fmt::Display for Plan {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
     use super::*;
 
     fn plans(swarm: Swarm) -> impl Iterator<Item = Plan> {
+        plans_for(1, swarm)
+    }
+
+    fn plans_for(sites: u16, swarm: Swarm) -> impl Iterator<Item = Plan> {
         (0..300).map(move |seed| {
             let disk = crate::Disk { keep_records: true, ..crate::Disk::MEMORY };
             let configuration =
-                Configuration { seed, clients: 4, disk, ..Configuration::default() };
+                Configuration { seed, sites, clients: 4, disk, ..Configuration::default() };
             swarm.plan(&configuration)
         })
     }
@@ -409,6 +433,98 @@ mod tests {
         let swarm = Swarm { crashes: true, absences: true, ..Swarm::default() };
         let with = plans(swarm).filter(away).count();
         assert!((60..200).contains(&with), "{with} of 300 plans");
+    }
+
+    #[test]
+    fn sites_are_cut_off_in_some_plans_on_request_and_sometimes_for_long() {
+        let quiet = Swarm { partitions: false, ..Swarm::default() };
+        let cut = Swarm { cut_sites: true, ..quiet };
+        let is_cut = |scheduled: &&Scheduled| matches!(scheduled.fault, Fault::Partition(_));
+        let with = |sites, swarm, is_it: &dyn Fn(&Scheduled) -> bool| {
+            let has = |plan: &Plan| plan.faults.iter().filter(is_cut).any(is_it);
+            plans_for(sites, swarm).filter(has).count()
+        };
+        assert_eq!((with(3, quiet, &|_| true), with(1, cut, &|_| true)), (0, 0));
+        assert!(plans(cut).eq(plans(quiet)), "one site changes no plan");
+        let of_site = |site| {
+            move |scheduled: &Scheduled| {
+                scheduled.fault == Fault::Partition(Reach::around(Side::site(site)))
+            }
+        };
+        for site in 0..3 {
+            let count = with(3, cut, &of_site(site));
+            assert!((30..150).contains(&count), "site {site} is cut off in {count} of 300 plans");
+        }
+        assert_eq!(with(3, cut, &of_site(3)), 0, "there is no such site");
+        let is_long =
+            |Scheduled { begins, ends, .. }: &Scheduled| ends.since(*begins) >= quiet.lasts / 2;
+        let long = with(3, cut, &is_long);
+        assert!((50..150).contains(&long), "{long} of 300 plans");
+    }
+
+    #[test]
+    fn crashes_never_down_a_majority_of_a_site_but_do_down_replicas_of_several() {
+        let swarm = Swarm { crashes: true, absences: true, ..Swarm::default() };
+        let overlap = |one: &Scheduled, other: &Scheduled| {
+            one.begins <= other.ends && other.begins <= one.ends
+        };
+        let (mut seen, mut together) = (BTreeSet::new(), 0);
+        for plan in plans_for(3, swarm) {
+            let crashes: Vec<(usize, &Scheduled)> = plan
+                .faults
+                .iter()
+                .filter_map(|scheduled| match scheduled.fault {
+                    Fault::Crash(machine) => Some((machine, scheduled)),
+                    _ => None,
+                })
+                .collect();
+            seen.extend(crashes.iter().map(|(machine, _)| *machine));
+            for (i, (machine, one)) in crashes.iter().enumerate() {
+                for (_, other) in crashes[i + 1..].iter().filter(|(_, other)| overlap(one, other)) {
+                    let Fault::Crash(other) = other.fault else { unreachable!() };
+                    assert_ne!(machine / 3, other / 3, "{plan}");
+                    together += 1;
+                }
+            }
+        }
+        assert!(seen.into_iter().eq(0..9), "each machine of each site crashes in some plan");
+        assert!(together > 50, "{together}");
+    }
+
+    #[test]
+    fn a_blackout_is_one_of_all_sites_or_of_one() {
+        let swarm = Swarm { crashes: true, blackouts: true, ..Swarm::default() };
+        let at_once = |plan: &Plan| {
+            let mut begins: BTreeMap<Timestamp, Vec<usize>> = BTreeMap::new();
+            for scheduled in &plan.faults {
+                if let Fault::Crash(machine) = scheduled.fault {
+                    begins.entry(scheduled.begins).or_default().push(machine);
+                }
+            }
+            begins.into_values().filter(|machines| machines.len() > 1).collect::<Vec<_>>()
+        };
+        let blackouts: BTreeSet<Vec<usize>> =
+            plans_for(2, swarm).flat_map(|plan| at_once(&plan)).collect();
+        let expected = [vec![0, 1, 2], vec![0, 1, 2, 3, 4, 5], vec![3, 4, 5]];
+        assert_eq!(blackouts, BTreeSet::from(expected));
+    }
+
+    #[test]
+    fn nodes_of_all_sites_and_partitions_pause() {
+        let configuration =
+            |seed| Configuration { seed, sites: 2, partitions: 2, ..Configuration::default() };
+        let plans = (0..300).map(|seed| Swarm::default().plan(&configuration(seed)));
+        let paused: BTreeSet<NodeId> = plans
+            .flat_map(|plan| plan.faults)
+            .filter_map(|scheduled| match scheduled.fault {
+                Fault::Pause(node) => Some(node),
+                _ => None,
+            })
+            .collect();
+        let replicas = (0..4)
+            .flat_map(|partition| (0..3).map(move |member| NodeId::replica(partition, member)));
+        let client = NodeId(NodeId::FIRST_COORDINATOR);
+        assert!(paused.into_iter().eq(replicas.chain([client])));
     }
 
     #[test]

@@ -104,7 +104,7 @@ pub(crate) struct World<M> {
     /// Whether messages were forged. Then nodes may send messages to nodes that do not exist, and may reject messages.
     pub(crate) forged: bool,
     pub(crate) interceptor: Option<Interceptor<M>>,
-    /// How many replicas there are in all partitions.
+    /// How many replicas there are in all partitions of all sites.
     pub(crate) replicas: u32,
     /// How many members a group has.
     members: u32,

@@ -215,6 +215,7 @@ impl Trial {
             blackouts: all,
             deaths: all,
             jumps: if all { faults_last } else { Duration::ZERO },
+            ..Swarm::default()
         };
         let mut plan = swarm.plan(&configuration);
         if absences {

@@ -62,7 +62,7 @@ impl Replica {
         let is_of_site =
             |commit: Versionstamp| self.group.site_of(commit.partition()) == site as u16;
         let are_sound = all().is_sorted_by(|one, other| one < other)
-            && all().last().is_none_or(|last| last <= to)
+            && all().next_back().is_none_or(|last| last <= to)
             && all().all(is_of_site);
         if !are_sound {
             return cx.reject(|| format!("site {site} has sent transactions that are not its own"));
