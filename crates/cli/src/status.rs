@@ -24,8 +24,8 @@ Columns:
   connections its connections with clients and other nodes, in both directions
   RTT us      how long the question and its answer took, in microseconds
   state       serves, or why not; while a node is rejoining or catching up, or does not vote, do not
-              stop another one. For a keyspace with several sites: the node's site, and for how long
-              the other sites may lack what was written at this one
+              stop another one. For a keyspace with several sites: the node's site, and how far this
+              site is behind the others
 
 Examples:
   serried status serried://127.0.0.1:7400
@@ -104,7 +104,7 @@ fn sites(count: u16) -> String {
     }
 }
 
-/// To which site of its keyspaces a node belongs, and how far the others are behind.
+/// To which site of its keyspaces a node belongs, and how far that is behind the others.
 fn at_sites(status: &NodeStatus) -> String {
     status.sites.iter().map(|at| format!("; {}", at.text())).collect()
 }

@@ -10,8 +10,8 @@ use crate::side::NodeSide;
 /// The gauge of a replica that says below which time, in microseconds, it votes on nothing. Where there is none, the
 /// protocol has no such time.
 const STOPPED_BELOW: &str = "stopped_below_us";
-/// The gauges of a replica that say how far other sites are behind it: the time of the farthest one, what the replica
-/// keeps for them, and how many need more than that.
+/// The gauges of a replica that say how far its site is behind the others, what it keeps because others lack it, and how
+/// many need more than that.
 const BEHIND_MS: &str = "site_behind_ms";
 const BACKLOG_BYTES: &str = "site_backlog_bytes";
 const WITHOUT_BACKLOG: &str = "sites_without_backlog";
@@ -52,7 +52,7 @@ fn one_not_voting(gauges: &[(&'static str, u64)], now_us: u64) -> Option<NotVoti
     (ahead_us > SHORT_US).then_some(NotVoting { partitions: 1, remaining })
 }
 
-/// Adds what the gauges of one of the replicas say of how far other sites are behind.
+/// Adds what the gauges of one of the replicas say of how far sites are behind.
 pub(crate) fn note_lag(at: &mut AtSite, gauges: &[(&'static str, u64)]) {
     for (name, value) in gauges {
         match *name {
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn another_site_is_as_far_behind_as_the_partition_of_which_it_lacks_most() {
+    fn a_site_is_as_far_behind_as_the_partition_that_lacks_most() {
         let mut at = AtSite {
             keyspace: "a".to_string(),
             site: 0,

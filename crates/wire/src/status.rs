@@ -77,7 +77,8 @@ pub struct AtSite {
     pub nodes: u16,
     /// To how many nodes of its site the node has a connection now, itself included.
     pub reached: u16,
-    /// For how long another site may lack what is written here, at most. `None` if the protocol does not say.
+    /// How old what this site lacks of the others can be: for how long nothing was admitted here of the one that is
+    /// furthest away. `None` if the node leads no partition, or the protocol does not say.
     pub behind: Option<Duration>,
     /// Bytes that this node keeps because another site lacks them.
     pub backlog_bytes: u64,
@@ -91,7 +92,7 @@ impl AtSite {
         let AtSite { keyspace, site, without_backlog, .. } = self;
         let mut text = format!("at site {site} of `{keyspace}`");
         if let Some(behind) = self.behind {
-            text += &format!(", the other sites are {} ms behind", behind.as_millis());
+            text += &format!(", {} ms behind the other sites", behind.as_millis());
         }
         if *without_backlog > 0 {
             text += &format!(", {without_backlog} of the other sites must copy all keys");
@@ -309,7 +310,7 @@ mod tests {
         let said = of(vec![at("a", 1), at("b", 1)]).serves().unwrap_err();
         assert!(said.starts_with("reaches no majority of site 2, only 1 of 3 nodes"), "{said}");
         assert_eq!(said.matches("site 2").count(), 1, "{said}");
-        let described = "at site 2 of `a`, the other sites are 60000 ms behind";
+        let described = "at site 2 of `a`, 60000 ms behind the other sites";
         assert_eq!(at("a", 3).text(), described);
         let copying = AtSite { behind: None, without_backlog: 1, ..at("a", 3) };
         assert_eq!(copying.text(), "at site 2 of `a`, 1 of the other sites must copy all keys");

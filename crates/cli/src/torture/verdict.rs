@@ -12,6 +12,9 @@ use serried_workload::{Plan, Workload};
 
 use super::client::{connect, workload};
 use super::timeline::merged;
+
+/// A site that is this little behind the others has caught up: what is on its way takes some time.
+const CAUGHT_UP: Duration = Duration::from_secs(1);
 use super::{Kind, TICK, call_verdict, registers, snapshots};
 use crate::Ended;
 use crate::wing::transactions::judge_transactions;
@@ -105,7 +108,8 @@ pub(super) async fn all_sites_have_all(
     loop {
         let replies = database.client().node_replies().await;
         let lags = |at: &&serried::AtSite| {
-            at.behind.is_some_and(|behind| !behind.is_zero()) || at.without_backlog > 0
+            let is_behind = at.behind.is_some_and(|behind| behind >= CAUGHT_UP);
+            is_behind || at.without_backlog > 0 || at.backlog_bytes > 0
         };
         let lagging = |reply: &serried::NodeReply| {
             reply.status.sites.iter().find(lags).map(serried::AtSite::text)

@@ -659,9 +659,9 @@ impl Actor for Replica {
         each("undone_transactions", self.counts.undone);
         if self.has_sites() && serving.is_some() {
             let given_up = self.machine.sites.given_up.iter().filter(|site| **site);
-            each("sites_given_up", given_up.count() as u64);
+            each("sites_without_backlog", given_up.count() as u64);
             each("site_behind_ms", self.exchange.behind.as_millis() as u64);
-            each("backlog_bytes", self.machine.outbox.bytes() as u64);
+            each("site_backlog_bytes", self.machine.outbox.bytes() as u64);
         }
     }
 }
