@@ -290,7 +290,7 @@ impl Client {
         let desk: Arc<Desk<F>> = desk.downcast().expect("a desk of the protocol's family");
         let offers = desk.offers;
         let id = keyspace_id(self.cluster(), name, found.generation);
-        let port = Arc::new(KeyspacePort::new(self.clone(), (place, nodes), desk, id));
+        let port = Arc::new(KeyspacePort::new(self.clone(), (place, nodes), desk, (id, home)));
         Ok(F::keyspace(port, self.view.limits, offers))
     }
 

@@ -26,6 +26,8 @@ pub(crate) struct KeyspacePort<F: Family> {
     keyspace: u16,
     /// [`Port::keyspace_id`].
     id: u64,
+    /// [`Port::site`].
+    site: u16,
     desk: Arc<Desk<F>>,
     entropy: AtomicU64,
     /// Whether there is a node that can't write.
@@ -40,14 +42,24 @@ impl<F: Family> KeyspacePort<F> {
         client: Arc<Client>,
         (keyspace, nodes): (u16, Range<usize>),
         desk: Arc<Desk<F>>,
-        id: u64,
+        (id, site): (u64, u16),
     ) -> Self {
         let endpoint = client.endpoint.clone();
         let mut core = endpoint.lock();
         let entropy = AtomicU64::new(core.random.next_u64());
         let obstructed = core.side.obstacles.watch();
         drop(core);
-        KeyspacePort { _client: client, endpoint, keyspace, id, desk, entropy, obstructed, nodes }
+        KeyspacePort {
+            _client: client,
+            endpoint,
+            keyspace,
+            id,
+            site,
+            desk,
+            entropy,
+            obstructed,
+            nodes,
+        }
     }
 
     /// Whether a transaction is being dropped because a coordinator panicked. Then nothing is left to be done for it, and
@@ -80,6 +92,10 @@ impl<F: Family> Port<F> for KeyspacePort<F> {
 
     fn keyspace_id(&self) -> u64 {
         self.id
+    }
+
+    fn site(&self) -> u16 {
+        self.site
     }
 }
 

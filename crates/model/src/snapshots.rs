@@ -112,6 +112,14 @@ pub enum Operation {
     },
     /// Find out what the version clocks of all partitions show. The answer is [`Outcome::Clocks`].
     ReadClocks,
+    /// Wait until all can be read at this site that could be read at another one when its clock showed `stamp`. The
+    /// answer is [`Outcome::Clocks`]. It can be read as of the highest of them. Only for keyspaces with several sites.
+    Reach {
+        /// The other site.
+        site: u16,
+        /// What its clock showed.
+        stamp: Versionstamp,
+    },
     /// Give the operation up. The answer is an [`Output::Outcome`]. It is ignored if the operation has ended.
     GiveUp,
 }
@@ -204,6 +212,11 @@ pub enum Outcome {
     },
     /// It was tried again so late that the replicas no longer know whether it took effect.
     Forgotten,
+    /// It was begun at another site, and only that one knows whether it took effect.
+    OfAnotherSite {
+        /// The site.
+        site: u16,
+    },
 }
 
 /// The result of a read-only transaction.

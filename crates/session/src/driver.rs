@@ -46,6 +46,11 @@ pub trait Port<F: Family>: Driver {
     fn keyspace_id(&self) -> u64 {
         0
     }
+
+    /// The site to which the coordinator belongs, if the keyspace has several. Otherwise 0.
+    fn site(&self) -> u16 {
+        0
+    }
 }
 
 /// A point in a driver's time that a task can wait for.

@@ -201,7 +201,8 @@ impl<P: Protocol> Cluster<P> {
             let actor = P::coordinator(configuration.group_at(machine(number)), &settings);
             let random = generator(seed, Purpose::Session(i as u64));
             let capacity = configuration.open_attempts;
-            let port = ClientPort::new(i, capacity, random, time.clone(), wakeups.clone());
+            let site = configuration.site_of_machine(configuration.machine_near(i));
+            let port = ClientPort::new((i, site), capacity, random, time.clone(), wakeups.clone());
             let (id, cores) = (id(number), (cores, client_costs));
             let node = Node::new(number as u32, id, actor, cores, store(), &configuration);
             Client { node, port: Arc::new(port), operations: Vec::new() }

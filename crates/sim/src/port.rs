@@ -28,6 +28,8 @@ impl Time {
 /// One client's port. It collects the operations of sessions. The simulator fetches them when no task can run.
 pub(crate) struct ClientPort<F: Family> {
     client: usize,
+    /// [`Port::site`].
+    site: u16,
     time: Arc<Time>,
     wakeups: Arc<Wakeups>,
     state: Mutex<State<F>>,
@@ -48,7 +50,7 @@ struct State<F: Family> {
 
 impl<F: Family> ClientPort<F> {
     pub(crate) fn new(
-        client: usize,
+        (client, site): (usize, u16),
         capacity: usize,
         random: Random,
         time: Arc<Time>,
@@ -63,7 +65,7 @@ impl<F: Family> ClientPort<F> {
             operations_queued: false,
             alarm_events: Vec::new(),
         };
-        ClientPort { client, time, wakeups, state: Mutex::new(state) }
+        ClientPort { client, site, time, wakeups, state: Mutex::new(state) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State<F>> {
@@ -132,6 +134,10 @@ impl<F: Family> Port<F> for ClientPort<F> {
 
     fn close(&self, txn: TxnId) {
         self.lock().switchboard.close(txn);
+    }
+
+    fn site(&self) -> u16 {
+        self.site
     }
 }
 

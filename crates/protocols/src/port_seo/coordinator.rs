@@ -293,6 +293,8 @@ impl Coordinate<Snapshots> for Coordinator {
             Operation::ReadClocks => {
                 cx.output((txn, Output::Outcome(Outcome::Clocks(Vec::new()))));
             }
+            // There are no other sites.
+            Operation::Reach { .. } => cx.output((txn, Output::Outcome(Outcome::NoEffect))),
             // The timers of its requests forget them.
             Operation::GiveUp => {
                 let outcome = match self.operations.remove(&txn) {

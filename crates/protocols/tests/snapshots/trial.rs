@@ -168,7 +168,10 @@ impl Trial {
         for client in 0..clients {
             // A front end that knows nothing yet. Those of other clients may be dead.
             let moves = choices.moves && P::OFFERS.version_clocks != VersionClocks::None;
-            let front_ends = if moves { vec![cluster.keyspace(client)] } else { Vec::new() };
+            // And one at each site, if there are several.
+            let others = clients..cluster.configuration().clients;
+            let front_ends = std::iter::once(client).chain(others).filter(|_| moves);
+            let front_ends = front_ends.map(|client| cluster.keyspace(client)).collect();
             let client_loop = SnapshotLoop {
                 session: cluster.keyspace(client).with_options(options),
                 mix: SnapshotMix {

@@ -77,6 +77,29 @@ pub enum SnapshotError {
         /// Names the write.
         token: WriteToken,
     },
+    /// A write was tried again with the token of one that was begun at another site. Nothing was sent. Only that site
+    /// knows whether it took effect.
+    #[error(
+        "the write {token} of `{key}` was begun at site {site}, and only that site knows whether it took effect: try it again with a client of that site (`home={site}` in its address)"
+    )]
+    OfAnotherSite {
+        /// The key.
+        key: Key,
+        /// Names the write.
+        token: WriteToken,
+        /// The site.
+        site: u16,
+    },
+    /// A session of another site was to be resumed, and this site does not have in time what the session has seen.
+    #[error(
+        "this site did not have what the session has seen at site {site} within {deadline:?}: try again, or go on at that site; `serried status` says how far sites are behind"
+    )]
+    SiteBehind {
+        /// The other site.
+        site: u16,
+        /// The deadline that was set.
+        deadline: Duration,
+    },
     /// The client's clock is off by more than the keyspace allows. Nothing took effect. Synchronise the clock.
     #[error("this client's clock is {} s {} the nodes' clocks: synchronise it{}", seconds(.ahead_us), if *.ahead_us < 0 { "behind" } else { "ahead of" }, if *.ahead_us < 0 { "" } else { " and connect again" })]
     ClockSkew {

@@ -160,6 +160,7 @@ impl SnapshotKeyspace {
         let session = if self.is_safe() { self.number } else { 0 };
         Ok(SessionToken {
             keyspace: self.port.keyspace_id(),
+            site: self.port.site(),
             at: clock.acknowledged(),
             session,
             written: clock.written(),
@@ -168,11 +169,13 @@ impl SnapshotKeyspace {
 
     /// A session that continues the one whose token this is: what it does comes after all that the other had done.
     /// All servers are asked for their version clocks, unless this session or one that shares its knowledge has heard
-    /// of anything as late.
+    /// of anything as late. If the token is of another site of the keyspace, this waits until that site has sent all that
+    /// the session has seen there.
     ///
     /// # Errors
     /// [`SnapshotError::BadToken`] if the token is not of this keyspace, or no session of the keyspace can have been
-    /// given it. [`SnapshotError::NoClocks`] if the servers do not answer in time.
+    /// given it. [`SnapshotError::NoClocks`] if the servers do not answer in time. [`SnapshotError::SiteBehind`] if this
+    /// site does not have in time what the session has seen at another one.
     pub async fn resume(&self, token: SessionToken) -> Result<SnapshotKeyspace, SnapshotError> {
         if !self.has_version_clocks() {
             return Err(BadToken::NotOffered.into());
@@ -182,6 +185,18 @@ impl SnapshotKeyspace {
         }
         let mut session = self.session();
         let latest = token.at.max(token.written);
+        if token.site != self.port.site() {
+            let reach = Operation::Reach { site: token.site, stamp: latest };
+            let Some(Outcome::Clocks(shown)) = self.call(reach, false).await.outcome else {
+                let (site, deadline) = (token.site, self.options.deadline);
+                return Err(SnapshotError::SiteBehind { site, deadline });
+            };
+            let at = shown.iter().map(|(_, shown)| *shown).max().unwrap_or_default();
+            self.saw(shown);
+            // Its own writes come before that, so it need not be the same session.
+            session.clock().adopt(at);
+            return Ok(session);
+        }
         let has_seen = self.known().has_seen(latest);
         if !has_seen {
             let deadline = self.options.deadline;
@@ -396,6 +411,9 @@ impl SnapshotKeyspace {
             }
             (Some(Outcome::ClockSkew { ahead_us }), _) => SnapshotError::ClockSkew { ahead_us },
             (Some(Outcome::Forgotten), Some(token)) => SnapshotError::Forgotten { key, token },
+            (Some(Outcome::OfAnotherSite { site }), Some(token)) => {
+                SnapshotError::OfAnotherSite { key, token, site }
+            }
             // With safe clocks, whoever tries it finds out the same.
             (Some(Outcome::NoEffect), Some(_)) if self.is_safe() => unavailable(),
             // Another try may have taken effect, even if this one has not.

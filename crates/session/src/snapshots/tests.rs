@@ -119,8 +119,13 @@ fn a_session_is_resumed_with_all_that_was_acknowledged_to_it() {
 #[test]
 fn a_token_of_the_future_or_of_another_keyspace_is_refused() {
     let (script, session) = script();
-    let token =
-        SessionToken { keyspace: 0, at: stamp(50), session: 0, written: Versionstamp::ZERO };
+    let token = SessionToken {
+        keyspace: 0,
+        site: 0,
+        at: stamp(50),
+        session: 0,
+        written: Versionstamp::ZERO,
+    };
     let mut resuming = Box::pin(session.resume(token));
     assert!(poll(&mut resuming).is_pending());
     let shown = vec![(0, stamp(4)), (1, stamp(49))];

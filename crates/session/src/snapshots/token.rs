@@ -13,6 +13,8 @@ use serried_model::snapshots::VersionClocks;
 pub struct SessionToken {
     /// The keyspace of the session.
     pub(super) keyspace: u64,
+    /// The site of the session.
+    pub(super) site: u16,
     /// The highest versionstamp that was acknowledged to it. With [`VersionClocks::Safe`], as of when it has read.
     pub(super) at: Versionstamp,
     /// The session, with [`VersionClocks::Safe`]. Otherwise 0.
@@ -29,6 +31,7 @@ impl SessionToken {
         let mut hasher = crc32fast::Hasher::new();
         hasher.update(FORM.as_bytes());
         hasher.update(&self.keyspace.to_le_bytes());
+        hasher.update(&self.site.to_le_bytes());
         hasher.update(&self.at.0.to_le_bytes());
         hasher.update(&self.session.to_le_bytes());
         hasher.update(&self.written.0.to_le_bytes());
@@ -36,12 +39,12 @@ impl SessionToken {
     }
 }
 
-/// Six parts of digits and small letters, with hyphens between them.
+/// Seven parts of digits and small letters, with hyphens between them.
 impl fmt::Display for SessionToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let SessionToken { keyspace, at, session, written } = self;
+        let SessionToken { keyspace, site, at, session, written } = self;
         let (at, written, checksum) = (at.0, written.0, self.checksum());
-        write!(f, "{FORM}-{keyspace:x}-{at:x}-{session:x}-{written:x}-{checksum:08x}")
+        write!(f, "{FORM}-{keyspace:x}-{site:x}-{at:x}-{session:x}-{written:x}-{checksum:08x}")
     }
 }
 
@@ -50,12 +53,13 @@ impl FromStr for SessionToken {
 
     fn from_str(text: &str) -> Result<SessionToken, BadToken> {
         let parts: Vec<&str> = text.trim().split('-').collect();
-        let [FORM, keyspace, at, session, written, checksum] = parts[..] else {
+        let [FORM, keyspace, site, at, session, written, checksum] = parts[..] else {
             return Err(BadToken::Damaged);
         };
         let number = |text| u64::from_str_radix(text, 16).map_err(|_| BadToken::Damaged);
         let token = SessionToken {
             keyspace: number(keyspace)?,
+            site: u16::from_str_radix(site, 16).map_err(|_| BadToken::Damaged)?,
             at: Versionstamp(number(at)?),
             session: number(session)?,
             written: Versionstamp(number(written)?),
@@ -96,6 +100,7 @@ mod tests {
     fn a_token_survives_its_text_and_no_change_of_it_goes_unnoticed() {
         let token = SessionToken {
             keyspace: 0x1234_5678_9abc_def0,
+            site: 7,
             at: Versionstamp(77 << 10),
             session: 0x77,
             written: Versionstamp(7),

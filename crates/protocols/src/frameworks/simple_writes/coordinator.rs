@@ -355,6 +355,8 @@ impl<S: Stamp> Coordinate<Snapshots> for Coordinator<S> {
             Operation::ReadClocks => {
                 self.begin(txn, Task::Clocks, cx);
             }
+            // There are no other sites.
+            Operation::Reach { .. } => cx.output((txn, Output::Outcome(Outcome::NoEffect))),
             // The timers of its requests forget them.
             Operation::GiveUp => {
                 let Some(running) = self.operations.remove(&txn) else { return };

@@ -109,6 +109,13 @@ pub enum Request {
     },
     /// Show the clock.
     ReadClock,
+    /// Show the clock once all can be read here that could be read at another site when its clocks showed `stamp`.
+    Reach {
+        /// The other site.
+        site: u16,
+        /// What its clocks showed.
+        stamp: Versionstamp,
+    },
 }
 
 /// What a leader's clock shows.
@@ -209,7 +216,10 @@ impl Request {
         match self {
             Request::Read { at, written, .. } => at.bytes() + written.bytes() + SESSION_BYTES,
             Request::ReadAt { at, .. } => at.bytes(),
-            Request::ReadLatest { .. } | Request::Write { .. } | Request::ReadClock => 0,
+            Request::ReadLatest { .. }
+            | Request::Write { .. }
+            | Request::ReadClock
+            | Request::Reach { .. } => 0,
         }
     }
 }
@@ -335,6 +345,8 @@ pub enum Across {
         to: Versionstamp,
         /// The transactions, in the order of their commit times.
         runs: Vec<Run>,
+        /// By site, what is admitted at the sender.
+        cut: Vec<Versionstamp>,
     },
     /// The answer.
     Shipped {

@@ -228,6 +228,9 @@ impl Replica {
             Request::ReadLatest { .. } => self.read_latest(&client, cx),
             Request::ReadAt { .. } => self.read_at(client, cx),
             Request::Write { .. } => return self.write(client, cx),
+            Request::Reach { site, stamp } => {
+                self.reach((client.node, client.number), *site, *stamp, cx);
+            }
             Request::ReadClock => {
                 let clock = self.clock(cx);
                 Self::answer((client.node, client.number), Answer::Clock(clock), cx);
@@ -242,8 +245,14 @@ impl Replica {
             Request::Read { at, written, .. } => *at.max(written),
             Request::ReadAt { at, .. } => *at,
             Request::Write { id, .. } => id.requested,
+            Request::Reach { stamp, .. } => *stamp,
             Request::ReadLatest { .. } | Request::ReadClock => Versionstamp::ZERO,
         };
+        if let Request::Reach { site, .. } = client.request
+            && (site == self.group.site() || site >= self.group.sites())
+        {
+            return Err("waits for a site that is no other one");
+        }
         let (latest, now) = (stamp.max(client.clock), cx.now());
         if self.machine.serving.as_ref().is_some_and(|s| !s.is_possible(latest, now)) {
             return Err("has a versionstamp that the keyspace reaches in a year");

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use serried_actor::{Actor, Context, Coordinate, Group, Settings};
 use serried_model::snapshots::{Operation, Outcome, Output, Written};
-use serried_model::{Key, NodeId, Snapshots, TxnId};
+use serried_model::{Key, NodeId, Snapshots, TxnId, Versionstamp};
 use serried_parts::patience_with_leader;
 
 use super::Mutation;
@@ -76,6 +76,7 @@ enum Task {
     Read(Reading),
     Write(Writing),
     Clocks,
+    Reach(u16, Versionstamp),
 }
 
 /// Repeats a request that was not answered.
@@ -164,7 +165,13 @@ impl Coordinator {
                 let requests = all.map(|partition| (partition, Request::ReadClock)).collect();
                 self.begin_round(txn, requests, cx);
             }
-            Some(Task::Clocks) => {
+            Some(Task::Reach(site, stamp)) if self.operations[&txn].rounds == 0 => {
+                let request = Request::Reach { site: *site, stamp: *stamp };
+                let all = self.group.all_partitions();
+                let requests = all.map(|partition| (partition, request.clone())).collect();
+                self.begin_round(txn, requests, cx);
+            }
+            Some(Task::Clocks | Task::Reach(..)) => {
                 self.finish(txn, Outcome::Clocks(self.known.shown()), cx);
             }
             None => {}
@@ -190,7 +197,7 @@ impl Coordinator {
         running.metadata_bytes +=
             sent.request.metadata_bytes() + estimate.bytes() + answer.metadata_bytes();
         let fits = match (&mut running.task, &sent.request, answer) {
-            (_, Request::ReadClock, Answer::Clock(_)) => true,
+            (_, Request::ReadClock | Request::Reach { .. }, Answer::Clock(_)) => true,
             (Task::Read(reading), request, answer) => {
                 reading.take_in(sent.partition, request, answer)
             }
@@ -274,6 +281,13 @@ impl Coordinate<Snapshots> for Coordinator {
                 }
             }
             Operation::ReadClocks => self.begin(txn, Task::Clocks, cx),
+            // Keyspaces without several sites have no tokens of other sites.
+            Operation::Reach { site, .. }
+                if site == self.group.site() || site >= self.group.sites() =>
+            {
+                cx.output((txn, Output::Outcome(Outcome::NoEffect)));
+            }
+            Operation::Reach { site, stamp } => self.begin(txn, Task::Reach(site, stamp), cx),
             // The timers of its requests forget them.
             Operation::GiveUp => {
                 let Some(running) = self.operations.remove(&txn) else { return };

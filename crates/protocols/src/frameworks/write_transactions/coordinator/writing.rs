@@ -5,14 +5,21 @@ use std::collections::BTreeMap;
 
 use serried_actor::{Group, Timestamp};
 use serried_model::snapshots::{Outcome, Output, Written};
-use serried_model::{TxnId, Versionstamp, Write, WriteToken};
+use serried_model::{NodeId, TxnId, Versionstamp, Write, WriteToken};
 
 use super::super::message::{Answer, Request, TransactionId};
 use super::{Coordinator, Cx, Task};
 
-/// Versionstamps of requests end with so many bits of the client's id. So two clients that go on as the same session do
-/// not request two transactions with the same one.
+/// What the last bits of the versionstamp of a request can be: the site, and some of the client's id. So two clients that
+/// go on as the same session do not request two transactions with the same one, and another site can tell that it is not
+/// its own.
 const CLIENTS: u64 = 1 << Versionstamp::PARTITION_BITS;
+
+/// The last bits of a client's requests.
+fn mark(client: NodeId, group: &Group) -> u16 {
+    let (site, sites) = (u64::from(group.site()), u64::from(group.sites()));
+    (client.0 % (CLIENTS / sites) * sites + site) as u16
+}
 
 /// A write transaction under way.
 #[derive(Debug)]
@@ -47,6 +54,11 @@ impl Writing {
         }
         let id = match token {
             None => None,
+            Some(WriteToken::OfSession(requested, _))
+                if requested.partition() % group.sites() != group.site() =>
+            {
+                return Err(Outcome::OfAnotherSite { site: requested.partition() % group.sites() });
+            }
             Some(WriteToken::OfSession(requested, session)) => {
                 Some((TransactionId { requested, session }, Timestamp(0)))
             }
@@ -92,7 +104,7 @@ impl Coordinator {
                 return self.begin_round(txn, Self::clocks(participants.into_iter()), cx);
             }
             None => {
-                let client = (cx.id().0 % CLIENTS) as u16;
+                let client = mark(cx.id(), &self.group);
                 let requested = estimate.max(writing.at).next_of(client);
                 self.known.requested = requested;
                 TransactionId { requested, session: writing.session }

@@ -40,6 +40,7 @@
 
 mod admitting;
 mod copying;
+mod reaching;
 mod receiving;
 mod sending;
 mod state;
@@ -73,6 +74,8 @@ pub(super) struct Exchange {
     reports: BTreeMap<u16, Report>,
     /// What was reported last.
     reported: Report,
+    /// Sessions of other sites that wait until this one has what they have seen.
+    reaching: BTreeMap<(NodeId, u64), reaching::Reaching>,
     /// When the last admission was begun.
     admitted_at: Option<Timestamp>,
     /// For how long nothing was admitted here of the site of which this is true most, by this partition's clock.
@@ -169,7 +172,9 @@ impl Replica {
         let site = usize::from(self.group.site_of(from.partition()));
         let sites = usize::from(self.group.sites());
         let is_sound = match &across {
-            Across::Ship { runs, .. } => runs.iter().all(|run| run.needs.len() == sites),
+            Across::Ship { runs, cut, .. } => {
+                cut.len() == sites && runs.iter().all(|run| run.needs.len() == sites)
+            }
             Across::Part { end: Some(end), .. } => end.needs.len() == sites,
             Across::Report(Report { here, waiting }) => {
                 let mut batches = waiting.iter().flatten();
@@ -184,8 +189,9 @@ impl Replica {
             return cx.reject(|| format!("{from} speaks of another number of sites"));
         }
         match across {
-            Across::Ship { epoch, after, to, runs } => {
+            Across::Ship { epoch, after, to, runs, cut } => {
                 self.on_ship(site, (epoch, after, to), runs, cx);
+                self.has_admitted(site, to, cut);
             }
             Across::Shipped { epoch, to, is_gap } => self.on_shipped(site, epoch, to, is_gap, cx),
             Across::Part { number, part, versions, end } => {
@@ -213,6 +219,7 @@ impl Replica {
         self.acknowledge(cx);
         self.report(cx);
         self.admit_if_ready(cx);
+        self.answer_reached(cx);
         let shown = self.clock(cx).shown;
         let behind = self.other_sites().map(|site| shown.since(self.admitted_of(site)));
         self.exchange.behind = behind.max().unwrap_or_default();

@@ -14,12 +14,14 @@ pub(super) struct Receiving {
     proposed: Versionstamp,
     /// The epoch of the sender.
     epoch: u64,
+    /// What the site had admitted, by site, when its clock showed a time.
+    pub(super) admitted: (Versionstamp, Vec<Versionstamp>),
 }
 
 impl Receiving {
     /// It has sent this.
     pub(super) fn new(received: Versionstamp) -> Receiving {
-        Receiving { heard: received, proposed: received, epoch: 0 }
+        Receiving { heard: received, proposed: received, epoch: 0, admitted: Default::default() }
     }
 }
 

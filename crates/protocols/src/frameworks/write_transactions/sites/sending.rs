@@ -98,7 +98,8 @@ impl Replica {
             if bytes > 0 {
                 sending.on_its_way.push_back((to, bytes));
             }
-            self.send_to_site(site, Across::Ship { epoch, after, to, runs }, cx);
+            let cut = self.machine.sites.cut.clone();
+            self.send_to_site(site, Across::Ship { epoch, after, to, runs, cut }, cx);
             if is_all {
                 return;
             }
