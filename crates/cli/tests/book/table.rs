@@ -135,6 +135,12 @@ pub(crate) const TABLE: &[(&str, How)] = &[
             "serried bench ycsb --reads 0.945 --writes 0.045 --replicas 5 --seconds 0.1 --warm-up 0",
         ),
     ),
+    (
+        "serried bench eiger --protocol eiger-port --sites 3 --replicas 1 --keys 10000 --clients 12",
+        How::Shorter(
+            "serried bench eiger --protocol eiger-port --sites 3 --replicas 1 --keys 100 --clients 3 --seconds 0.1 --warm-up 0",
+        ),
+    ),
     // Simulations, and what judges them.
     (
         "cargo run --release -- sim ycsb --protocol abd --reads 0.5",
