@@ -304,7 +304,8 @@ impl Torture {
         }
         for kind in kinds {
             let histories = clients.histories(*kind);
-            let judged = verdict::judge(*kind, nodes.addresses(), &histories, HEAL_WITHIN);
+            let judged =
+                verdict::judge(*kind, (nodes.addresses(), self.sites), &histories, HEAL_WITHIN);
             let (kind_ended, text) = runtime.block_on(judged)?;
             texts.push(format!("{}: {text}", kind.name()));
             ended = ended.and(kind_ended);

@@ -25,13 +25,45 @@ pub(super) fn workload(keyspace: &SnapshotKeyspace) -> SnapshotMix {
     }
 }
 
-/// Reads all keys, and judges them and the histories of all clients.
+/// Reads all keys at each site, of which each database is a client of one, and judges them and the histories of all
+/// clients.
 pub(super) async fn judge(
-    database: &Database,
+    databases: &[Database],
     files: &[PathBuf],
     within: Duration,
 ) -> anyhow::Result<(Ended, String)> {
     let mut history = attribute(history_of_all(files)?);
+    let mut last: Option<Vec<MicroOperation>> = None;
+    let mut guarantee = Guarantee::ProcessOrdered;
+    for database in databases {
+        guarantee = promised(database, Kind::Snapshot).unwrap_or(guarantee);
+        let (found, versions) = read(database, within).await?;
+        for (operation, version) in found.iter().zip(&versions) {
+            let key = operation.key();
+            if let Some(lost) = latest(&history, key).filter(|latest| latest > version) {
+                let text = format!(
+                    "the write of key {key} at version {lost} was acknowledged and is lost: the key is as of {version}"
+                );
+                return Ok((Ended::Violation, text));
+            }
+        }
+        if let Some(last) = last.filter(|last| *last != found) {
+            let text = format!("sites do not end with the same: {last:?} and {found:?}");
+            return Ok((Ended::Violation, text));
+        }
+        last = Some(found.clone());
+        append_read(&mut history, found, versions);
+    }
+    let options = Options { deletes: Deletes::Remembered, ..Options::default() };
+    let (ended, _, text) = judge_with(&attribute(history), guarantee, &options);
+    Ok((ended, text))
+}
+
+/// Reads all keys, and their versions.
+async fn read(
+    database: &Database,
+    within: Duration,
+) -> anyhow::Result<(Vec<MicroOperation>, Vec<serried::Version>)> {
     let options = SnapshotOptions { deadline: within, ..SnapshotOptions::default() };
     let session = database.snapshots(Kind::Snapshot.name()).await?.with_options(options);
     let (workload, versions) = (workload(&session), Versions::of(&session));
@@ -48,20 +80,8 @@ pub(super) async fn judge(
     });
     let found: Vec<MicroOperation> = found.collect();
     let places = keys.iter().zip(&stamps);
-    let versions: Vec<_> = places.map(|(key, stamp)| versions.placed(*key, *stamp)).collect();
-    for (key, version) in keys.iter().zip(&versions) {
-        if let Some(lost) = latest(&history, *key).filter(|latest| latest > version) {
-            let text = format!(
-                "the write of key {key} at version {lost} was acknowledged and is lost: the key is as of {version}"
-            );
-            return Ok((Ended::Violation, text));
-        }
-    }
-    append_read(&mut history, found, versions);
-    let guarantee = promised(database, Kind::Snapshot).unwrap_or(Guarantee::ProcessOrdered);
-    let options = Options { deletes: Deletes::Remembered, ..Options::default() };
-    let (ended, _, text) = judge_with(&attribute(history), guarantee, &options);
-    Ok((ended, text))
+    let versions = places.map(|(key, stamp)| versions.placed(*key, *stamp)).collect();
+    Ok((found, versions))
 }
 
 /// The latest version of a key that was acknowledged. A version with an odd number is that of a write that was omitted.

@@ -26,16 +26,24 @@ const READ_AT_ONCE: usize = 64;
 /// Reads all that the clients of `kind` may have written, and judges it and their histories.
 pub(super) async fn judge(
     kind: Kind,
-    addresses: &[String],
+    (addresses, sites): (&[String], u16),
     files: &[PathBuf],
     within: Duration,
 ) -> anyhow::Result<(Ended, String)> {
-    let database = connect(&format!("serried://{}", addresses.join(",")), within).await?;
+    let address = format!("serried://{}", addresses.join(","));
+    let database = connect(&address, within).await?;
     if kind.family() == FamilyName::Procedures {
         return call_verdict::judge(kind, &database, files, within).await;
     }
     if kind.family() == FamilyName::Snapshots {
-        return snapshots::judge(&database, files, within).await;
+        let mut databases = vec![database];
+        if sites > 1 {
+            databases.clear();
+            for home in 0..sites {
+                databases.push(connect(&format!("{address}?home={home}"), within).await?);
+            }
+        }
+        return snapshots::judge(&databases, files, within).await;
     }
     let Some(workload) = workload(kind, 0) else {
         return registers::judge(&database, files, within).await;

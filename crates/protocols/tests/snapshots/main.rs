@@ -9,6 +9,7 @@ mod causal_mutants;
 mod cut_off;
 mod mutants;
 mod optimal;
+mod sites;
 #[path = "../support/mod.rs"]
 mod support;
 mod trial;

@@ -1,0 +1,170 @@
+//! Sites: one that is cut off for a minute, and what reads at several sites cost.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use serried_actor::{Protocol, Settings, Timestamp};
+use serried_model::{Geography, Key, Snapshots, Value, Write};
+use serried_protocols::eiger::Eiger;
+use serried_protocols::eiger_port::EigerPort;
+use serried_session::SnapshotKeyspace;
+use serried_sim::{Cluster, Configuration, Reach, Side};
+
+const SITES: u16 = 3;
+const PARTITIONS: u16 = 2;
+const KEYS: u64 = 50;
+
+fn key(number: u64) -> Key {
+    Key::from(number.to_be_bytes())
+}
+
+/// Three sites of one replica for each partition, 10 ms apart, with a client at each, and one that reads last.
+fn cluster<P: Protocol<Family = Snapshots>>(site_backlog_bytes: u64) -> Cluster<P> {
+    Cluster::new(Configuration {
+        seed: 7,
+        sites: SITES,
+        replicas: 1,
+        partitions: PARTITIONS,
+        clients: 2 * usize::from(SITES),
+        geography: Geography::named("reg").unwrap(),
+        settings: Settings { election_timeout_ms: 20, site_backlog_bytes, ..Settings::default() },
+        ..Configuration::default()
+    })
+}
+
+/// Writes and deletes two keys at a time until `until`, and counts.
+async fn write(session: SnapshotKeyspace, seed: u64, until: Timestamp, count: Arc<Mutex<u64>>) {
+    let mut random = Pcg64Mcg::seed_from_u64(seed);
+    let mut number = 0;
+    while session.now() < until {
+        number += 1;
+        let value = (!random.random_bool(0.2)).then(|| Value::from(format!("{seed} {number}")));
+        let first = random.random_range(0..KEYS - 1);
+        let write = |key_number| Write { key: key(key_number), value: value.clone() };
+        session.write_all([write(first), write(first + 1)]).await.expect("its site is up");
+        *count.lock().unwrap() += 1;
+        let pause = Duration::from_millis(random.random_range(5..50));
+        session.sleep_until(session.now() + pause).await;
+    }
+}
+
+/// How many of the other sites a site has given up, by its leaders.
+fn given_up<P: Protocol<Family = Snapshots>>(cluster: &Cluster<P>, site: u16) -> u64 {
+    let partitions = site * PARTITIONS..(site + 1) * PARTITIONS;
+    let of = |partition| cluster.gauge(partition, 0, "sites_without_backlog").unwrap_or_default();
+    partitions.map(of).max().unwrap_or_default()
+}
+
+fn behind_ms<P: Protocol<Family = Snapshots>>(cluster: &Cluster<P>, site: u16) -> u64 {
+    cluster.gauge(site * PARTITIONS, 0, "site_behind_ms").expect("it leads")
+}
+
+/// Site 2 is cut off for a minute while all sites write.
+fn cut_off_for_a_minute<P: Protocol<Family = Snapshots>>(site_backlog_bytes: u64, copies: bool) {
+    let mut cluster = cluster::<P>(site_backlog_bytes);
+    let seconds = |s: u64| Timestamp(s * 1_000_000_000);
+    let counts: Vec<Arc<Mutex<u64>>> = (0..SITES).map(|_| Arc::default()).collect();
+    for (site, count) in counts.iter().enumerate() {
+        let session = cluster.keyspace(site);
+        cluster.spawn(site, write(session, site as u64, seconds(65), count.clone()));
+    }
+    let last_reads: Arc<Mutex<Vec<Vec<Option<Value>>>>> = Arc::default();
+    for client in usize::from(SITES)..2 * usize::from(SITES) {
+        let (session, reads) = (cluster.keyspace(client), last_reads.clone());
+        cluster.spawn(client, async move {
+            session.sleep_until(Timestamp(70_000_000_000)).await;
+            let found = session.read_only((0..KEYS).map(key)).await.expect("its site is up");
+            reads.lock().unwrap().push(found);
+        });
+    }
+    cluster.run_until(seconds(2));
+    assert!((0..SITES).all(|site| behind_ms(&cluster, site) < 100), "they keep up");
+    let before: Vec<u64> = counts.iter().map(|count| *count.lock().unwrap()).collect();
+    let cut = cluster.partition(Reach::around(Side::site(2)));
+    cluster.run_until(seconds(62));
+    for (count, before) in counts.iter().zip(before) {
+        assert!(*count.lock().unwrap() > before + 1000, "each site goes on");
+    }
+    assert!(behind_ms(&cluster, 2) > 50_000);
+    assert_eq!(given_up(&cluster, 0) > 0, copies, "site 0 has given site 2 up, or not");
+    assert_eq!(given_up(&cluster, 2) > 0, copies);
+    cluster.end(cut);
+    cluster.run_until_done(seconds(100)).expect("everything finishes");
+    for site in 0..SITES {
+        assert_eq!(given_up(&cluster, site), 0);
+        assert!(behind_ms(&cluster, site) < 100, "site {site} has caught up");
+    }
+    let reads = last_reads.lock().unwrap();
+    assert_eq!(reads.len(), usize::from(SITES));
+    assert!(reads[0].iter().flatten().count() > 10 && reads[0].iter().any(Option::is_none));
+    assert!(reads.iter().all(|read| *read == reads[0]), "all sites end with the same: {reads:?}");
+}
+
+#[test]
+fn a_site_that_is_cut_off_for_a_minute_goes_on_and_catches_up() {
+    cut_off_for_a_minute::<EigerPort>(64 << 20, false);
+    cut_off_for_a_minute::<Eiger>(64 << 20, false);
+}
+
+#[test]
+fn a_site_that_lacks_more_than_is_kept_for_it_copies_what_has_changed() {
+    cut_off_for_a_minute::<EigerPort>(10_000, true);
+    cut_off_for_a_minute::<Eiger>(10_000, true);
+}
+
+#[test]
+fn reads_take_one_round_and_wait_for_nothing_with_several_sites() {
+    let mut cluster = cluster::<EigerPort>(64 << 20);
+    let until = Timestamp(2_000_000_000);
+    let costs: Arc<Mutex<Vec<(u32, u32)>>> = Arc::default();
+    for client in 0..usize::from(SITES) {
+        let session = cluster.keyspace(client);
+        cluster.spawn(client, write(session, client as u64, until, Arc::default()));
+        let (session, costs) = (cluster.keyspace(client), costs.clone());
+        cluster.spawn(client, async move {
+            // By then each partition has a leader. The first read asks for the clocks.
+            session.sleep_until(Timestamp(50_000_000)).await;
+            session.read(key(0)).await.expect("its site is up");
+            while session.now() < until {
+                let read = session.read_only_recorded((0..5).map(key).collect()).await;
+                let read = read.expect("its site is up");
+                costs.lock().unwrap().push((read.rounds, read.metadata_bytes));
+            }
+        });
+    }
+    cluster.run_until_done(Timestamp(20_000_000_000)).expect("everything finishes");
+    let costs = costs.lock().unwrap();
+    assert!(costs.len() > 1000, "{}", costs.len());
+    assert!(costs.iter().all(|(rounds, _)| *rounds == 1), "O");
+    // As with one site, and each key may have one versionstamp more.
+    let most = costs.iter().map(|(_, bytes)| *bytes).max().unwrap_or_default();
+    assert!(most <= 10 * (6 * u32::from(PARTITIONS) + 2 * 5), "C: {most} bytes");
+    let all = 0..SITES * PARTITIONS;
+    let blocked = all.filter_map(|partition| cluster.gauge(partition, 0, "blocked_reads"));
+    assert_eq!(blocked.sum::<u64>(), 0, "N");
+}
+
+#[test]
+fn a_session_that_moves_to_another_site_goes_on_there_once_all_that_it_has_seen_has_come() {
+    let mut cluster = cluster::<EigerPort>(64 << 20);
+    let (at_0, at_1) = (cluster.keyspace(0), cluster.keyspace(1));
+    let done = Arc::new(Mutex::new(false));
+    let is_done = done.clone();
+    cluster.spawn(0, async move {
+        at_0.sleep_until(Timestamp(50_000_000)).await;
+        for number in 0..20 {
+            let here = at_0.session();
+            here.write(key(1), format!("{number}")).await.unwrap();
+            let there = at_1.resume(here.token().unwrap()).await.unwrap();
+            assert_eq!(there.read(key(1)).await.unwrap(), Some(Value::from(format!("{number}"))));
+            there.write(key(1), "its own").await.unwrap();
+            let back = at_0.resume(there.token().unwrap()).await.unwrap();
+            assert_eq!(back.read(key(1)).await.unwrap(), Some(Value::from("its own")));
+        }
+        *is_done.lock().unwrap() = true;
+    });
+    cluster.run_until_done(Timestamp(20_000_000_000)).expect("everything finishes");
+    assert!(*done.lock().unwrap());
+}
