@@ -30,6 +30,10 @@
 //!   has written it itself.
 //! - *There is one order of conflicting writes*, that of commit times, for all sessions.
 //!
+//! Another site's transactions count as committed when they are admitted, which is a transaction of this site. Then of each
+//! key the version with the highest commit time at its own site is found. The module
+//! [`crate::frameworks::write_transactions`] says why this is causal, too.
+//!
 //! # Where this differs from the paper
 //! - *A session's own writes stay where they are.* Fig. 6 pulls a session's own write back to the `gst` with which it
 //!   was requested: once the write is before the safe time, `find_isolated` returns another session's version that
