@@ -70,6 +70,8 @@ pub(crate) enum Quantity {
     Stale(StaleAt),
     /// Rounds of requests for each read-only transaction.
     Rounds,
+    /// The share of requests to read that had to wait at a server.
+    Blocked,
     /// The share of writes that were omitted.
     Omitted,
     /// Attempts from scratch after the first, for each transaction, at the operating point.
@@ -173,6 +175,7 @@ impl Quantity {
             Quantity::Stale(StaleAt::P90) => "staleness of values, p90",
             Quantity::Stale(StaleAt::P99) => "staleness of values, p99",
             Quantity::Rounds => "rounds of read-only transactions",
+            Quantity::Blocked => "requests to read that had to wait",
             Quantity::Omitted => "writes that were omitted",
             Quantity::Share(kind) => return format!("{kind} among all calls"),
             Quantity::Pieces(kind) => return format!("pieces of {kind}"),

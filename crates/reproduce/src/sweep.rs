@@ -136,6 +136,7 @@ impl Sweep {
             Quantity::Stale(StaleAt::P90) => Some(staleness()?.stale_us_p90 as f64 / 1e3),
             Quantity::Stale(StaleAt::P99) => Some(staleness()?.stale_us_p99 as f64 / 1e3),
             Quantity::Rounds => mean("rounds"),
+            Quantity::Blocked => Some(100.0 * mean("blocked_share")?),
             Quantity::Omitted => Some(100.0 * mean("omitted_share")?),
             Quantity::PassedAtFirst
             | Quantity::NotDelayed

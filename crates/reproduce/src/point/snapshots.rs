@@ -1,5 +1,6 @@
 //! A run of read-only transactions and writes.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -168,7 +169,19 @@ impl Visitor<Snapshots> for Run<'_> {
             kinds: kinds(&measurement, &report),
             event_hash: format!("{:016x}", cluster.event_hash()),
         };
-        let means = report.means.iter().map(|(name, mean)| (name.to_string(), *mean)).collect();
+        let mut means: BTreeMap<String, f64> =
+            report.means.iter().map(|(name, mean)| (name.to_string(), *mean)).collect();
+        let sum = |name| {
+            let members = || 0..point.replicas;
+            let all = (0..point.servers).flat_map(|server| members().map(move |m| (server, m)));
+            let gauges = all.filter_map(|(server, member)| cluster.gauge(server, member, name));
+            gauges.reduce(|one, other| one + other)
+        };
+        if let (Some(blocked), Some(reads)) = (sum("blocked_reads"), sum("reads")) {
+            let confirmed = sum("confirmed_reads").unwrap_or(0);
+            let share = (blocked + confirmed) as f64 / reads.max(1) as f64;
+            means.insert("blocked_share".to_string(), share);
+        }
         let staleness = staleness.map(|staleness| staleness.report());
         Ok(SnapshotsMeasured { requests, means, staleness })
     }

@@ -141,6 +141,7 @@ impl Findings {
             cell("stale p90 ms", number(stale().map(|s| s.stale_us_p90 as f64 / 1e3), 1)),
             cell("stale p99 ms", number(stale().map(|s| s.stale_us_p99 as f64 / 1e3), 1)),
             cell("rounds", number(mean("rounds"), 2)),
+            cell("blocked %", percent(mean("blocked_share"))),
             cell("metadata B", number(mean("metadata_bytes"), 1)),
             cell("omitted %", percent(mean("omitted_share"))),
             cell("mean ms", latency(Statistic::Mean)),

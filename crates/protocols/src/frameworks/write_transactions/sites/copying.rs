@@ -6,13 +6,14 @@ use serried_actor::Timestamp;
 use serried_model::{Versionstamp, Write};
 use serried_parts::decode_cell;
 
-use super::super::cell::Cell;
+use super::super::cell::{Cell, before_transactions};
 use super::super::message::{Across, End, Entry};
 use super::super::replica::{Cx, Replica};
+use super::SENT_AT_ONCE;
 use crate::frameworks::stored_names::key_of_name;
 
-/// About how many bytes are read from the store at once.
-const PART_BYTES: usize = 256 << 10;
+/// About how many bytes a part has at least, if there are as many.
+const LEAST_BYTES: usize = 64;
 /// After how long a part is sent again.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
@@ -73,15 +74,17 @@ impl Replica {
 
     /// Reads the next part from the store.
     fn read_part(&mut self, site: usize, cx: &mut Cx<'_>) {
-        let own = self.group.site();
-        let group = self.group.clone();
+        let (own, group) = (self.group.site(), self.group.clone());
+        // Where little is kept for other sites, little is sent at once.
+        let kept = usize::try_from(self.settings.site_backlog_bytes).unwrap_or(SENT_AT_ONCE);
+        let at_once = kept.clamp(LEAST_BYTES, SENT_AT_ONCE);
         let Some(copying) = &mut self.exchange.sending[site].copying else { return };
         copying.versions.clear();
         copying.sent_at = None;
         let mut last = None;
         let (has, versions) = (copying.has, &mut copying.versions);
         let after = copying.after.take();
-        let has_more = cx.store().scan(after.as_deref(), PART_BYTES, &mut |name, state| {
+        let has_more = cx.store().scan(after.as_deref(), at_once, &mut |name, state| {
             last = Some(name.to_vec());
             let Some(key) = key_of_name(name).filter(|_| !state.is_empty()) else { return };
             let Cell::Key(of_key) = decode_cell(state) else { return };
@@ -91,10 +94,12 @@ impl Replica {
                 versions.push((stamp, Write { key, value: latest.value }));
             }
         });
+        // Transactions and other things come after all keys.
+        let are_keys = last.as_deref().is_none_or(|last| last < before_transactions().as_slice());
         copying.after = last;
         let latest = copying.versions.iter().map(|(stamp, _)| *stamp).max().unwrap_or_default();
         copying.latest = copying.latest.max(latest);
-        if !has_more {
+        if !has_more || !are_keys {
             let to = copying.to.unwrap_or_default();
             let whole_at = copying.latest.max(to);
             let needs = self.machine.sites.cut.clone();

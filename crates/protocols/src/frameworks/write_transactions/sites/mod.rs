@@ -58,6 +58,9 @@ pub(super) use state::{Kept, Outbox, Sites};
 /// How often a leader sends what has committed. It also sends if nothing has: then the others know that.
 pub(super) const SHIPPED_EVERY: Duration = Duration::from_millis(10);
 
+/// About how many bytes are sent at once at most.
+const SENT_AT_ONCE: usize = 256 << 10;
+
 /// The session that an admission is from.
 const ADMISSION: u64 = u64::MAX;
 

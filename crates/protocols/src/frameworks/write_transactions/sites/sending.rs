@@ -8,13 +8,12 @@ use serried_model::Versionstamp;
 
 use super::super::message::{Across, Entry};
 use super::super::replica::{Cx, Replica};
-use super::SHIPPED_EVERY;
 use super::copying::Copying;
+use super::{SENT_AT_ONCE, SHIPPED_EVERY};
 
-/// About how many bytes are sent at once.
-const BATCH_BYTES: usize = 256 << 10;
-/// How many bytes are on their way at most.
+/// How many bytes are on their way at most, and in how many batches.
 const WINDOW_BYTES: usize = 4 << 20;
+const WINDOW_BATCHES: usize = 64;
 /// After how long without an answer the sender begins again.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// The log learns at most so often what other sites have.
@@ -89,7 +88,9 @@ impl Replica {
             let (mut runs, mut to, mut bytes) = (Vec::new(), after, 0);
             if sending.is_known && !has_to_copy {
                 let on_its_way: usize = sending.on_its_way.iter().map(|(_, bytes)| bytes).sum();
-                let most_bytes = BATCH_BYTES.min(WINDOW_BYTES.saturating_sub(on_its_way));
+                let has_room = sending.on_its_way.len() < WINDOW_BATCHES;
+                let room = if has_room { WINDOW_BYTES.saturating_sub(on_its_way) } else { 0 };
+                let most_bytes = SENT_AT_ONCE.min(room);
                 let safe = safe.max(after);
                 (runs, to, bytes) = self.machine.outbox.between(after, safe, most_bytes);
             }
