@@ -123,3 +123,19 @@ broken_causal!(
     false,
     an_eiger_port_that_admits_what_not_all_partitions_have_is_caught
 );
+broken_causal!(
+    eiger_port,
+    AtSafeTime,
+    ShippedUnsafe,
+    is_caught_with_sites,
+    false,
+    an_eiger_port_that_tells_other_sites_that_they_have_what_may_still_commit_is_caught
+);
+broken_causal!(
+    eiger_port,
+    AtSafeTime,
+    CopyInParts,
+    is_caught_with_sites,
+    false,
+    an_eiger_port_that_admits_a_part_of_a_copy_is_caught
+);

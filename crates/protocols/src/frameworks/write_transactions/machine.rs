@@ -11,11 +11,11 @@ use super::cell::{
     Cell, Partition, Received, Transaction, Version, Versions, before_transactions, coordinator,
     name_of_outgoing, name_of_sites, name_of_transaction, outgoing_of_name, transaction_of_name,
 };
-use super::message::{Batch, End, Entry, TransactionId};
+use super::message::{Batch, Entry, TransactionId};
 use super::open::Open;
 use super::replica::Replica;
 use super::serving::Serving;
-use super::sites::{Kept, Outbox, Sites};
+use super::sites::{Copy, Kept, Outbox, Sites};
 use crate::Mutated;
 use crate::frameworks::replicated_log::{Ballot, Chosen, Led, StateMachine};
 use crate::frameworks::stamp_clock::ahead;
@@ -36,7 +36,7 @@ pub(super) enum Event {
     /// Another site has sent transactions.
     Received(u16),
     /// Another site has sent a part of a copy.
-    Copied(u16),
+    Copied(u16, Versionstamp),
     /// Another site begins to copy.
     TakenBack(u16),
 }
@@ -523,9 +523,9 @@ impl StateMachine<Replica> for Machine {
             Entry::Receive { site, runs, .. }
                 if !self.has_site(*site)
                     || runs.iter().any(|run| run.needs.len() != self.sites.cut.len()) => {}
-            Entry::Part { site, end, .. }
+            Entry::Part { site, needs, .. }
                 if !self.has_site(*site)
-                    || end.as_ref().is_some_and(|end| end.needs.len() != self.sites.cut.len()) => {}
+                    || needs.as_ref().is_some_and(|needs| needs.len() != self.sites.cut.len()) => {}
             Entry::GiveUp(site) | Entry::TakeBack(site, _) if !self.has_site(*site) => {}
             Entry::Receive { site, to, runs } => {
                 let is_new = self.change_sites((chosen.slot, position));
@@ -548,18 +548,17 @@ impl StateMachine<Replica> for Machine {
                 }
                 self.events.push_back(Event::Received(*site));
             }
-            Entry::Part { site, versions, end } => {
+            Entry::Part { site, to, next, versions, needs } => {
                 let all = versions.iter().map(|(stamp, write)| (*stamp, write));
                 self.receive(all, position, cx);
-                if let Some(End { to, whole_at, needs }) = end
-                    && self.change_sites((chosen.slot, position))
-                {
-                    let first = self.sites.received[usize::from(*site)].next();
-                    let (last, needs) = (*whole_at, needs.clone());
-                    let batch = Batch { first, last, is_copy: true, needs };
-                    self.sites.receive(usize::from(*site), *to, batch);
+                if self.change_sites((chosen.slot, position)) {
+                    let latest = versions.iter().map(|(stamp, _)| *stamp).max();
+                    let latest = latest.unwrap_or_default();
+                    let copy = Copy { to: *to, after: next.clone(), latest };
+                    let is_whole = !self.mutation.is(Mutation::CopyInParts);
+                    self.sites.copy(usize::from(*site), copy, needs.as_deref(), is_whole);
                 }
-                self.events.push_back(Event::Copied(*site));
+                self.events.push_back(Event::Copied(*site, *to));
             }
             Entry::Acknowledged(all) => {
                 if self.change_sites((chosen.slot, position)) {

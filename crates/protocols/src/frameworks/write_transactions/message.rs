@@ -357,23 +357,27 @@ pub enum Across {
         /// Something before that is missing: the sender begins again.
         is_gap: bool,
     },
-    /// To the same partition at another site that has to copy: the latest versions of keys.
+    /// To the same partition at another site that has to copy: the latest versions of some keys.
     Part {
-        /// Names the copy.
-        number: u64,
-        /// Which part it is, from 0.
-        part: u64,
+        /// Names the copy: with it the site has all that has committed up to this.
+        to: Versionstamp,
+        /// The name in the sender's store after which the part begins. `None` for the first one.
+        after: Option<Vec<u8>>,
+        /// The name after which the next part begins.
+        next: Vec<u8>,
         /// The versions: the commit time of each at the sender's site, and what it wrote.
         versions: Vec<(Versionstamp, Write)>,
-        /// For the last part: what is complete with it.
-        end: Option<End>,
+        /// For the last part: by site, up to when the copy depends on that site.
+        needs: Option<Vec<Versionstamp>>,
     },
-    /// The answer: a part is durable.
+    /// The answer: what is durable of a copy.
     Copied {
         /// Names the copy.
-        number: u64,
-        /// The next part that is wanted.
-        next: u64,
+        to: Versionstamp,
+        /// The name after which the next part is to begin.
+        after: Option<Vec<u8>>,
+        /// All of it is there.
+        is_done: bool,
     },
     /// To the leader of the site's first partition: what can be admitted here.
     Report(Report),
@@ -384,17 +388,6 @@ pub enum Across {
         /// By site, up to when it is admitted.
         cut: Vec<Versionstamp>,
     },
-}
-
-/// The end of a copy for another site.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct End {
-    /// All that has committed up to this is there.
-    pub to: Versionstamp,
-    /// Something is there that has committed later, up to this. So nothing between can be read alone.
-    pub whole_at: Versionstamp,
-    /// By site, up to when it depends on that site.
-    pub needs: Vec<Versionstamp>,
 }
 
 /// What a partition has of other sites, by site.
@@ -476,10 +469,14 @@ pub enum Entry {
     Part {
         /// The site.
         site: u16,
-        /// The versions: the commit time of each there, and what it wrote.
+        /// As in [`Across::Part`].
+        to: Versionstamp,
+        /// As in [`Across::Part`].
+        next: Vec<u8>,
+        /// As in [`Across::Part`].
         versions: Vec<(Versionstamp, Write)>,
-        /// For the last part: what is complete with it.
-        end: Option<End>,
+        /// As in [`Across::Part`].
+        needs: Option<Vec<Versionstamp>>,
     },
     /// All cohorts know the decisions of these transactions.
     Finish(Vec<TransactionId>),

@@ -113,4 +113,8 @@ pub enum Mutation {
     DeletesForgotten,
     /// An admission takes what one partition could admit for what all could.
     CutAsMaximum,
+    /// What may still commit counts as sent to other sites.
+    ShippedUnsafe,
+    /// A copy is admitted in parts.
+    CopyInParts,
 }

@@ -403,7 +403,7 @@ impl Replica {
                 self.released.extend(self.parked.drain(..));
             }
             Event::Received(site) => self.on_received(site, cx),
-            Event::Copied(site) => self.on_part_kept(site, cx),
+            Event::Copied(site, to) => self.on_part_kept(site, to, cx),
             Event::TakenBack(site) => self.on_taken_back(site, cx),
             Event::Raised => {
                 self.released.extend(self.parked.drain(..));

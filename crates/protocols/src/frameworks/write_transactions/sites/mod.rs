@@ -53,7 +53,7 @@ use serried_model::NodeId;
 
 use super::message::{Across, Message, Report};
 use super::replica::{Cx, Replica};
-pub(super) use state::{Kept, Outbox, Sites};
+pub(super) use state::{Copy, Kept, Outbox, Sites};
 
 /// How often a leader sends what has committed. It also sends if nothing has: then the others know that.
 pub(super) const SHIPPED_EVERY: Duration = Duration::from_millis(10);
@@ -71,8 +71,8 @@ pub(super) struct Exchange {
     sending: Vec<sending::Sending>,
     /// By site: what it has sent.
     receiving: Vec<receiving::Receiving>,
-    /// By site: what it has sent of a copy.
-    copied: Vec<copying::Copied>,
+    /// By site: whether a part of a copy is in the log, and not applied yet.
+    copied: Vec<bool>,
     /// At the first partition: what the partitions could admit.
     reports: BTreeMap<u16, Report>,
     /// What was reported last.
@@ -105,7 +105,7 @@ impl Exchange {
                 .clone()
                 .map(|site| receiving::Receiving::new(sites.received[site]))
                 .collect(),
-            copied: all.map(|_| copying::Copied::default()).collect(),
+            copied: all.map(|_| false).collect(),
             ..Exchange::default()
         }
     }
@@ -178,7 +178,7 @@ impl Replica {
             Across::Ship { runs, cut, .. } => {
                 cut.len() == sites && runs.iter().all(|run| run.needs.len() == sites)
             }
-            Across::Part { end: Some(end), .. } => end.needs.len() == sites,
+            Across::Part { needs: Some(needs), .. } => needs.len() == sites,
             Across::Report(Report { here, waiting }) => {
                 let mut batches = waiting.iter().flatten();
                 here.len() == sites
@@ -197,10 +197,12 @@ impl Replica {
                 self.has_admitted(site, to, cut);
             }
             Across::Shipped { epoch, to, is_gap } => self.on_shipped(site, epoch, to, is_gap, cx),
-            Across::Part { number, part, versions, end } => {
-                self.on_part(site, (number, part), versions, end, cx);
+            Across::Part { to, after, next, versions, needs } => {
+                self.on_part(site, (to, after, next), versions, needs, cx);
             }
-            Across::Copied { number, next } => self.on_copied(site, number, next, cx),
+            Across::Copied { to, after, is_done } => {
+                self.on_copied(site, to, (after, is_done), cx);
+            }
             Across::Report(report) => {
                 let first = self.group.all_partitions().start;
                 if cx.id().partition() == first {

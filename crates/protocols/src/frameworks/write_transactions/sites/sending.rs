@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use serried_actor::Timestamp;
 use serried_model::Versionstamp;
 
+use super::super::Mutation;
 use super::super::message::{Across, Entry};
 use super::super::replica::{Cx, Replica};
 use super::copying::Copying;
@@ -64,7 +65,11 @@ impl Sending {
 impl Replica {
     /// Sends what has committed since the last time.
     pub(super) fn ship(&mut self, cx: &mut Cx<'_>) {
-        let (safe, now) = (self.clock(cx).safe, cx.now());
+        let (clock, now) = (self.clock(cx), cx.now());
+        let safe = match self.mutation.is(Mutation::ShippedUnsafe) {
+            true => clock.shown,
+            false => clock.safe,
+        };
         for site in self.other_sites() {
             let sending = &mut self.exchange.sending[site];
             if now.since(sending.heard_at) >= AGAIN_AFTER {

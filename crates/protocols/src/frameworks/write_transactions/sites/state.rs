@@ -26,12 +26,25 @@ pub(in super::super) struct Sites {
     pub(in super::super) received: Vec<Versionstamp>,
     /// What is here and was not admitted.
     pub(in super::super) waiting: Vec<VecDeque<Batch>>,
+    /// What is here of a copy of the site's versions.
+    pub(in super::super) copies: Vec<Option<Copy>>,
     /// What the site has: all that has committed here up to this.
     pub(in super::super) acknowledged: Vec<Versionstamp>,
     /// Whether nothing is kept for the site.
     pub(in super::super) given_up: Vec<bool>,
     /// What has committed here up to this, and is not in the outbox, is not kept any more.
     pub(in super::super) dropped: Versionstamp,
+}
+
+/// What is here of a copy of another site's versions.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(in super::super) struct Copy {
+    /// With it, all is here that has committed there up to this.
+    pub(in super::super) to: Versionstamp,
+    /// The name in the other site's store after which the next part begins.
+    pub(in super::super) after: Vec<u8>,
+    /// The latest commit time in it.
+    pub(in super::super) latest: Versionstamp,
 }
 
 /// Raises times to others.
@@ -90,6 +103,7 @@ impl Sites {
             cut_at: Versionstamp::ZERO,
             received: vec![Versionstamp::ZERO; sites],
             waiting: vec![VecDeque::new(); sites],
+            copies: vec![None; sites],
             acknowledged: vec![Versionstamp::ZERO; sites],
             given_up: vec![false; sites],
             dropped: Versionstamp::ZERO,
@@ -132,6 +146,29 @@ impl Sites {
         if waiting.len() > BATCHES_AT_MOST {
             *waiting = coarser(waiting).into();
         }
+    }
+
+    /// A part of a copy is here. `needs` are there with the last one.
+    pub(in super::super) fn copy(
+        &mut self,
+        site: usize,
+        Copy { to, after, mut latest }: Copy,
+        needs: Option<&[Versionstamp]>,
+        is_whole: bool,
+    ) {
+        if to <= self.received[site] {
+            return;
+        }
+        if let Some(former) = self.copies[site].take().filter(|former| former.to == to) {
+            latest = latest.max(former.latest);
+        }
+        let Some(needs) = needs else {
+            self.copies[site] = Some(Copy { to, after, latest });
+            return;
+        };
+        // Something may be there that has committed later. Nothing between can be read without it.
+        let (first, last) = (self.received[site].next(), latest.max(to));
+        self.receive(site, to, Batch { first, last, is_copy: is_whole, needs: needs.to_vec() });
     }
 
     /// All that has committed at a site up to `to` is here.
