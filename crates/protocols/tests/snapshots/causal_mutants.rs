@@ -5,7 +5,7 @@ use serried_actor::{Group, Protocol, Settings};
 use serried_model::{Guarantee, NodeId, Snapshots};
 use serried_protocols::{Mutated, eiger, eiger_port};
 
-use super::mutants::{is_caught, is_caught_with_sites};
+use super::mutants::{is_caught, is_caught_copying, is_caught_with_sites};
 
 /// Eiger or Eiger-PORT with a mistake, and a test that finds it.
 macro_rules! broken_causal {
@@ -135,7 +135,7 @@ broken_causal!(
     eiger_port,
     AtSafeTime,
     CopyInParts,
-    is_caught_with_sites,
+    is_caught_copying,
     false,
     an_eiger_port_that_admits_a_part_of_a_copy_is_caught
 );

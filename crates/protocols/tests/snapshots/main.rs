@@ -35,7 +35,7 @@ impl Visitor<Snapshots> for Trials {
             return;
         }
         let (mut operations, mut omitted) = (0, 0);
-        for seed in seeds(40) {
+        for seed in seeds(if self.sites { 12 } else { 40 }) {
             let trial = Trial { seed, crashes: self.crashes, sites: self.sites };
             let outcome = trial.run::<P>();
             if let Some(wrong) = outcome.wrong {
