@@ -37,8 +37,7 @@ A configuration. Only node, listen and peers are required:
   name = \"accounts\"
   protocol = \"morty\"                  # `serried sim --help` lists all protocols
   partitions = 4                      # the key space is split by a hash of the key; default 1
-  sites = 1                           # sites that hold all keys, with an equal share of the peers each; some
-                                      # protocols only
+  sites = 1                           # copies of all keys, each on an equal share of the peers
   id = \"accounts@0\"                   # only to take back the keyspace that was dropped last
   [keyspace.settings]
   truncation_lag_ms = 10000           # docs/operating/configuration.md has all settings

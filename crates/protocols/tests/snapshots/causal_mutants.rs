@@ -5,7 +5,7 @@ use serried_actor::{Group, Protocol, Settings};
 use serried_model::{Guarantee, NodeId, Snapshots};
 use serried_protocols::{Mutated, eiger, eiger_port};
 
-use super::mutants::{is_caught, is_caught_copying, is_caught_with_sites};
+use super::mutants::{is_caught, is_caught_copying, is_caught_late, is_caught_with_sites};
 
 /// Eiger or Eiger-PORT with a mistake, and a test that finds it.
 macro_rules! broken_causal {
@@ -138,4 +138,12 @@ broken_causal!(
     is_caught_copying,
     false,
     an_eiger_port_that_admits_a_part_of_a_copy_is_caught
+);
+broken_causal!(
+    eiger,
+    Optimistically,
+    PreparedNotNeeded,
+    is_caught_late,
+    true,
+    an_eiger_that_does_not_need_what_other_partitions_may_have_admitted_is_caught
 );

@@ -51,6 +51,11 @@ pub(crate) fn is_caught_with_sites<P: Protocol<Family = Snapshots>>(crashes: boo
     is_caught_with::<P>(crashes, true, |_, _| Vec::new())
 }
 
+/// The same with seeds from 450 on. Not many have an admission that one partition learns of late.
+pub(crate) fn is_caught_late<P: Protocol<Family = Snapshots>>(crashes: bool) -> bool {
+    is_caught_from::<P>(450, crashes, true, |_, _| Vec::new())
+}
+
 /// The same with seeds from 100 on. Not many make a site copy while others have what depends on a part of the copy.
 pub(crate) fn is_caught_copying<P: Protocol<Family = Snapshots>>(crashes: bool) -> bool {
     is_caught_from::<P>(100, crashes, true, |_, _| Vec::new())

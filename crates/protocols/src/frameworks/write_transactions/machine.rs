@@ -145,6 +145,23 @@ impl Machine {
         (self.cells.get(&name_of(key), store).versions(), self.serving.as_ref())
     }
 
+    /// Whether the admission under way may change what a key has.
+    pub(super) fn may_admit(&mut self, key: &Key, store: &dyn Store) -> bool {
+        let admission = self.serving.as_ref().and_then(|serving| serving.admission);
+        let versions = self.cells.get(&name_of(key), store).versions();
+        let is_later = |one: &&Received| one.stamp > versions.latest.stamp();
+        let mut later = versions.received.iter().filter(is_later);
+        match admission.map(|id| self.transactions.get(&id)) {
+            None => false,
+            Some(Some(Transaction::Prepared { cut, .. })) => later.any(|one| {
+                let site = usize::from(self.group.site_of(one.stamp.partition()));
+                cut.get(site).is_some_and(|to| one.stamp <= *to)
+            }),
+            // It is in the log, and not applied yet.
+            Some(_) => later.next().is_some(),
+        }
+    }
+
     /// This replica leads in another ballot, or does not lead.
     pub(super) fn lead(&mut self, ballot: Option<Ballot>) {
         self.ballot = ballot;
@@ -219,8 +236,11 @@ impl Machine {
             }
             return;
         }
-        // Its session has seen nothing that is admitted later.
-        let kept = Kept { needs: self.sites.cut.clone(), writes: writes.to_vec() };
+        let needs = match self.mutation.is(Mutation::PreparedNotNeeded) {
+            true => self.sites.cut.clone(),
+            false => self.sites.needed.clone(),
+        };
+        let kept = Kept { needs, writes: writes.to_vec() };
         let cell = self.cells.change(&name_of_outgoing(commit), position, store);
         *cell = Cell::Outgoing(kept.clone());
         self.outbox.insert(commit, kept);
@@ -495,6 +515,9 @@ impl StateMachine<Replica> for Machine {
                 if is_new {
                     self.raise(*pending);
                 }
+                if cut.len() == self.sites.cut.len() && self.change_sites((chosen.slot, position)) {
+                    self.sites.prepare(cut);
+                }
                 if !self.transactions.contains_key(id) {
                     let (participants, writes) = (participants.clone(), writes.clone());
                     let (pending, cut) = (*pending, cut.clone());
@@ -654,13 +677,13 @@ impl StateMachine<Replica> for Machine {
                 self.cells.put(name, Cell::Key(merged), store);
             }
             (Cell::Sites(sites), false, None) => {
-                if *name != name_of_sites() || sites.cut.len() != self.sites.cut.len() {
+                if *name != name_of_sites() || !sites.is_of(self.sites.cut.len()) {
                     return false;
                 }
                 self.sites.take_over(sites);
                 self.sites_changed_at = None;
-                self.cells.put(name, Cell::Sites(self.sites.clone()), store);
                 self.drop_outgoing(store);
+                self.cells.put(name, Cell::Sites(self.sites.clone()), store);
             }
             (Cell::Outgoing(kept), false, None) => {
                 let Some(commit) = outgoing_of_name(name.as_bytes()) else { return false };

@@ -397,6 +397,8 @@ pub struct Report {
     pub here: Vec<Versionstamp>,
     /// What of that is not admitted.
     pub waiting: Vec<Vec<Batch>>,
+    /// What the partition's clock shows.
+    pub shown: Versionstamp,
 }
 
 /// An entry of the log.

@@ -115,6 +115,8 @@ pub enum Mutation {
     CutAsMaximum,
     /// What may still commit counts as sent to other sites.
     ShippedUnsafe,
+    /// What a transaction needs is only what is admitted at its partition, and not what may be at others.
+    PreparedNotNeeded,
     /// A copy is admitted in parts.
     CopyInParts,
 }

@@ -115,6 +115,8 @@ impl Replica {
             return Some(found(latest));
         }
         let fits = |version: &Version| version.commit <= at || (!stops_early && is_own(version));
+        // Versions that were admitted so long ago may be among them with too late a time.
+        serving.cut(at)?;
         let version = serving.overwritten.find(key, at, fits)?;
         if is_before_admitted(version) {
             return admitted_found();
@@ -134,9 +136,10 @@ impl Replica {
             let Some(found) = self.version(key, clock.shown, true, |_| true, cx.store()) else {
                 return;
             };
+            let may_admit = self.machine.may_admit(key, cx.store());
             let serving = self.machine.serving.as_ref();
             let pending = serving.map_or(&[][..], |s| s.pending(key)).iter();
-            let admission = serving.and_then(Serving::admission_since);
+            let admission = serving.and_then(Serving::admission_since).filter(|_| may_admit);
             let first = pending.map(|(pending, _)| *pending).chain(admission).min();
             let until = first.map_or(clock.shown, |first| {
                 clock.shown.min(Versionstamp(first.0.saturating_sub(1)))
@@ -173,7 +176,9 @@ impl Replica {
             }
         }
         // It may commit up to then.
-        is_undurable |= serving.admission_since().is_some_and(|since| since <= at);
+        if serving.admission_since().is_some_and(|since| since <= at) {
+            is_undurable |= keys.iter().any(|key| self.machine.may_admit(key, cx.store()));
+        }
         if is_undurable {
             return self.park(client);
         }

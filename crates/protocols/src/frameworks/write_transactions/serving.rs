@@ -19,6 +19,9 @@ use crate::frameworks::stamp_clock::{StampClock, ahead};
 /// room, and the settings do not say longer.
 const KEPT_FOR: Duration = Duration::from_secs(1);
 
+/// How many admissions are remembered at most. What was read as of an earlier one is read again as of a later time.
+const CUTS_AT_MOST: usize = 1 << 14;
+
 /// A pending transaction of a key.
 pub(super) type Pending = (Versionstamp, TransactionId);
 
@@ -181,6 +184,9 @@ impl Serving {
     /// An admission has committed: from now on this is admitted.
     pub(super) fn admitted(&mut self, commit: Versionstamp, cut: Vec<Versionstamp>) {
         self.cuts.push_back((commit, cut));
+        if self.cuts.len() > CUTS_AT_MOST {
+            self.cuts.pop_front();
+        }
     }
 
     /// What is admitted as of a time, by site. `None` if it is not known any more. Without sites it is empty.

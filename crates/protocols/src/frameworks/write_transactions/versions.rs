@@ -26,9 +26,6 @@ pub(super) struct Overwritten {
     bytes: usize,
     /// Versions that were overwritten at this time or before it are not all here.
     complete_from: Versionstamp,
-    /// Whether versions of other sites are among them, which may have been admitted in another order than that of their
-    /// stamps.
-    has_others: bool,
 }
 
 fn size(key: &Key, version: &Version) -> usize {
@@ -59,7 +56,6 @@ impl Overwritten {
             return;
         }
         self.bytes += size(key, &version);
-        self.has_others |= version.elsewhere.is_some();
         versions.insert(place, version);
         while self.bytes > BYTES_AT_MOST {
             self.drop_first();
@@ -96,11 +92,17 @@ impl Overwritten {
         if at < self.complete_from {
             return None;
         }
-        let mut fitting = self.versions.get(key)?.iter().rev().filter(|version| fits(version));
-        match self.has_others {
-            true => fitting.max_by_key(|version| version.stamp()),
-            false => fitting.next(),
+        let mut best: Option<&Version> = None;
+        // A version's stamp is not after its commit time, so no earlier one can be later than the best one then.
+        for version in self.versions.get(key)?.iter().rev() {
+            if best.is_some_and(|best| version.commit <= best.stamp()) {
+                break;
+            }
+            if fits(version) && best.is_none_or(|best| best.stamp() < version.stamp()) {
+                best = Some(version);
+            }
         }
+        best
     }
 
     /// How many there are.

@@ -2,24 +2,34 @@
 
 use core::time::Duration;
 
+use serried_actor::Timestamp;
 use serried_model::Versionstamp;
 
 use super::super::Mutation;
+use super::super::cell::Transaction;
 use super::super::message::{Across, Entry, TransactionId};
 use super::super::replica::{Cx, Replica};
 use super::ADMISSION;
 
 /// How long after an admission the next one begins at the earliest.
 const APART: Duration = Duration::from_millis(5);
+/// The same if the last one was undone: a partition can't take part.
+const APART_IF_UNDONE: Duration = Duration::from_secs(1);
+/// How long after it was computed what could be admitted this is computed again at the earliest.
+const TRIED_EVERY: Duration = Duration::from_millis(2);
+/// What a partition has said counts for so long. Then it may not be able to take part.
+const COUNTS_FOR: Duration = Duration::from_secs(1);
 
 impl Replica {
     /// What the site could admit: all that is here at all its partitions, but for what depends on something that is not.
     /// The site's first partition knows it.
-    fn admissible(&self) -> Option<Vec<Versionstamp>> {
+    fn admissible(&self, now: Timestamp) -> Option<Vec<Versionstamp>> {
         let own = usize::from(self.group.site());
-        let reports = &self.exchange.reports;
-        let all: Option<Vec<_>> =
-            self.group.all_partitions().map(|partition| reports.get(&partition)).collect();
+        let report = |partition| {
+            let (at, report) = self.exchange.reports.get(&partition)?;
+            (now.since(*at) < COUNTS_FOR).then_some(report)
+        };
+        let all: Option<Vec<_>> = self.group.all_partitions().map(report).collect();
         let all = all?;
         let mut cut = self.machine.sites.cut.clone();
         for (site, cut) in cut.iter_mut().enumerate().filter(|(site, _)| *site != own) {
@@ -64,7 +74,11 @@ impl Replica {
     /// way.
     pub(super) fn admit_if_ready(&mut self, cx: &mut Cx<'_>) {
         let (now, own) = (cx.now(), cx.id().partition());
-        let is_early = self.exchange.admitted_at.is_some_and(|at| now.since(at) < APART);
+        let last = self.exchange.last_admission.and_then(|id| self.machine.transactions.get(&id));
+        let is_undone = matches!(last, Some(Transaction::Decided { commit: None, .. }));
+        let apart = if is_undone { APART_IF_UNDONE } else { APART };
+        let is_early = self.exchange.admitted_at.is_some_and(|at| now.since(at) < apart)
+            || self.exchange.tried_at.is_some_and(|at| now.since(at) < TRIED_EVERY);
         if own != self.group.all_partitions().start || is_early {
             return;
         }
@@ -72,11 +86,15 @@ impl Replica {
             return;
         };
         let shown = serving.clock(self.machine.partition.bound, now).shown;
-        let Some(cut) = self.admissible() else { return };
-        // The commit time is later than all that it admits.
-        let latest = cut.iter().copied().max().unwrap_or_default().max(shown);
-        let id = TransactionId { requested: latest.next_of(own), session: ADMISSION };
+        self.exchange.tried_at = Some(now);
+        let Some(cut) = self.admissible(now) else { return };
+        // The commit time is later than all that it admits. No partition finds that it was requested long ago.
+        let others = self.exchange.reports.values().map(|(_, report)| report.shown);
+        let latest = cut.iter().copied().chain(others).max().unwrap_or_default().max(shown);
+        let session = ADMISSION | cx.draw() >> 16;
+        let id = TransactionId { requested: latest.next_of(own), session };
         self.exchange.admitted_at = Some(now);
+        self.exchange.last_admission = Some(id);
         self.prepare_admission(id, cut.clone(), cx);
         if self.machine.serving.as_ref().is_some_and(|s| s.admission == Some(id)) {
             for partition in self.group.all_partitions().filter(|partition| *partition != own) {
@@ -100,7 +118,8 @@ impl Replica {
         let is_known =
             self.machine.transactions.contains_key(&id) || self.refusing.contains_key(&id);
         let Some(serving) = self.machine.serving.as_mut() else { return };
-        let is_later = cut.iter().all(|to| *to < id.requested) && id.session == ADMISSION;
+        let is_later =
+            cut.iter().all(|to| *to < id.requested) && id.session & ADMISSION == ADMISSION;
         let is_possible = serving.is_possible(id.requested, now) && is_later;
         if !is_here
             || !is_possible

@@ -16,6 +16,8 @@ use crate::frameworks::stored_names::key_of_name;
 
 /// About how many bytes a part has at least, if there are as many.
 const LEAST_BYTES: usize = 64;
+/// How many times so much is read for a part at most, if few keys have changed.
+const SCANS: usize = 16;
 /// After how long a part is sent again.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
@@ -75,20 +77,31 @@ impl Replica {
         // Where little is kept for other sites, little is sent at once.
         let kept = usize::try_from(self.settings.site_backlog_bytes).unwrap_or(SENT_AT_ONCE);
         let at_once = kept.clamp(LEAST_BYTES, SENT_AT_ONCE);
-        let (mut last, mut versions) = (None, Vec::new());
-        let has_more = cx.store().scan(after.as_deref(), at_once, &mut |name, state| {
-            last = Some(name.to_vec());
-            let Some(key) = key_of_name(name).filter(|_| !state.is_empty()) else { return };
-            let Cell::Key(of_key) = decode_cell(state) else { return };
-            let latest = of_key.latest;
-            let stamp = latest.stamp();
-            if stamp > has && group.site_of(stamp.partition()) == own {
-                versions.push((stamp, Write { key, value: latest.value }));
+        let (mut last, mut versions, mut bytes) = (after.clone(), Vec::new(), 0);
+        let mut has_more = true;
+        // Few keys may have changed.
+        for _ in 0..SCANS {
+            let from = last.clone();
+            has_more = cx.store().scan(from.as_deref(), at_once, &mut |name, state| {
+                last = Some(name.to_vec());
+                let Some(key) = key_of_name(name).filter(|_| !state.is_empty()) else { return };
+                let Cell::Key(of_key) = decode_cell(state) else { return };
+                let latest = of_key.latest;
+                let stamp = latest.stamp();
+                if stamp > has && group.site_of(stamp.partition()) == own {
+                    bytes += state.len();
+                    versions.push((stamp, Write { key, value: latest.value }));
+                }
+            });
+            // Transactions and other things come after all keys.
+            let are_keys =
+                last.as_deref().is_none_or(|last| last < before_transactions().as_slice());
+            has_more &= are_keys;
+            if !has_more || bytes >= at_once {
+                break;
             }
-        });
-        // Transactions and other things come after all keys.
-        let are_keys = last.as_deref().is_none_or(|last| last < before_transactions().as_slice());
-        let needs = (!has_more || !are_keys).then(|| self.machine.sites.cut.clone());
+        }
+        let needs = (!has_more).then(|| self.machine.sites.needed.clone());
         Part { after, next: last.unwrap_or_default(), versions, needs }
     }
 
@@ -153,16 +166,16 @@ impl Replica {
         needs: Option<Vec<Versionstamp>>,
         cx: &mut Cx<'_>,
     ) {
-        let is_of_site =
-            |stamp: &Versionstamp| self.group.site_of(stamp.partition()) == site as u16;
-        if !versions.iter().all(|(stamp, _)| is_of_site(stamp)) {
+        let (serving, now) = (self.machine.serving.as_ref(), cx.now());
+        let is_possible = |stamp| serving.is_some_and(|serving| serving.is_possible(stamp, now));
+        let is_sound = |(stamp, write): &(Versionstamp, Write)| {
+            let is_of_site = self.group.site_of(stamp.partition()) == site as u16;
+            is_of_site && is_possible(*stamp) && self.is_of_partition(write, cx)
+        };
+        if !is_possible(to) || !versions.iter().all(is_sound) {
             return cx.reject(|| format!("site {site} has sent versions that are not its own"));
         }
         let copy = self.machine.sites.copies[site].as_ref();
-        // It is of an earlier copy.
-        if copy.is_some_and(|copy| copy.to > to) {
-            return;
-        }
         let is_here = copy.filter(|copy| copy.to == to).map(|copy| &copy.after);
         if self.machine.sites.received[site] >= to || is_here != after.as_ref() {
             return self.tell_copied(site, to, cx);

@@ -22,9 +22,10 @@
 //! # Why it is causal across sites
 //! Let a transaction of site A depend on one of site B. With B = A it has a later commit time, and so is not admitted
 //! earlier elsewhere: a cut has all of A up to a time. Otherwise A has admitted it, with a cut that includes it, before
-//! the transaction got its commit time. What A ships names its latest cut (`needs`). Another site admits what was
-//! shipped only after it has admitted all of that cut. If the other site is B itself, it has been committed there long
-//! since. An admission's commit time is later than all commit times that it admits, so what a session writes later,
+//! the transaction got its commit time. The admission was prepared at all partitions before any of them could show what
+//! it admits. So a partition keeps with each transaction all that admissions would admit that are prepared there by then
+//! (`Sites::needed`, `Kept::needs`), and ships it. Another site admits the transaction only together with all of that, or
+//! after it. If the other site is B itself, it has been committed there long since. An admission's commit time is later than all commit times that it admits, so what a session writes later,
 //! with a later commit time, is also later than what it has read from elsewhere.
 //!
 //! A cut never has a part of a transaction. All of its partitions have sent all that commits up to the cut, because
@@ -51,7 +52,7 @@ use std::collections::BTreeMap;
 use serried_actor::{Group, Timestamp};
 use serried_model::NodeId;
 
-use super::message::{Across, Message, Report};
+use super::message::{Across, Message, Report, TransactionId};
 use super::replica::{Cx, Replica};
 pub(super) use state::{Copy, Kept, Outbox, Sites};
 
@@ -61,8 +62,9 @@ pub(super) const SHIPPED_EVERY: Duration = Duration::from_millis(10);
 /// About how many bytes are sent at once at most.
 const SENT_AT_ONCE: usize = 256 << 10;
 
-/// The session that an admission is from.
-const ADMISSION: u64 = u64::MAX;
+/// The most significant bits of the session that an admission is from. The others are drawn, so that no two leaders begin
+/// the same one.
+const ADMISSION: u64 = 0xffff << 48;
 
 /// What a leader knows of other sites that is not in the log.
 #[derive(Debug, Default)]
@@ -74,9 +76,13 @@ pub(super) struct Exchange {
     /// By site: whether a part of a copy is in the log, and not applied yet.
     copied: Vec<bool>,
     /// At the first partition: what the partitions could admit.
-    reports: BTreeMap<u16, Report>,
-    /// What was reported last.
-    reported: Report,
+    reports: BTreeMap<u16, (Timestamp, Report)>,
+    /// When something was reported last, and what.
+    reported: (Option<Timestamp>, Report),
+    /// When it was computed last what could be admitted.
+    tried_at: Option<Timestamp>,
+    /// The last admission.
+    last_admission: Option<TransactionId>,
     /// Sessions of other sites that wait until this one has what they have seen.
     reaching: BTreeMap<(NodeId, u64), reaching::Reaching>,
     /// When the last admission was begun.
@@ -179,7 +185,7 @@ impl Replica {
                 cut.len() == sites && runs.iter().all(|run| run.needs.len() == sites)
             }
             Across::Part { needs: Some(needs), .. } => needs.len() == sites,
-            Across::Report(Report { here, waiting }) => {
+            Across::Report(Report { here, waiting, .. }) => {
                 let mut batches = waiting.iter().flatten();
                 here.len() == sites
                     && waiting.len() == sites
@@ -206,7 +212,7 @@ impl Replica {
             Across::Report(report) => {
                 let first = self.group.all_partitions().start;
                 if cx.id().partition() == first {
-                    self.exchange.reports.insert(from.partition(), report);
+                    self.exchange.reports.insert(from.partition(), (cx.now(), report));
                     self.admit_if_ready(cx);
                 }
             }

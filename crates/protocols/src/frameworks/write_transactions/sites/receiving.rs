@@ -1,9 +1,14 @@
 //! What a leader receives from other sites.
 
-use serried_model::Versionstamp;
+use core::time::Duration;
+
+use serried_model::{Versionstamp, Write};
 
 use super::super::message::{Across, Entry, Report, Run};
 use super::super::replica::{Cx, Replica};
+
+/// What a partition has is reported again after so long, although it is the same.
+const REPORTED_EVERY: Duration = Duration::from_millis(100);
 
 /// What a site has sent.
 #[derive(Debug)]
@@ -63,7 +68,9 @@ impl Replica {
         let all = || runs.iter().flat_map(|run| &run.transactions).map(|one| one.commit);
         let is_of_site =
             |commit: Versionstamp| self.group.site_of(commit.partition()) == site as u16;
-        let are_sound = all().is_sorted_by(|one, other| one < other)
+        let mut writes = runs.iter().flat_map(|run| &run.transactions).flat_map(|one| &one.writes);
+        let are_sound = writes.all(|write| self.is_of_partition(write, cx))
+            && all().is_sorted_by(|one, other| one < other)
             && all().next_back().is_none_or(|last| last <= to)
             && all().all(is_of_site);
         if !are_sound {
@@ -91,11 +98,16 @@ impl Replica {
         self.send_to_site(site, Across::Shipped { epoch, to, is_gap: false }, cx);
     }
 
+    /// Whether another site can have written this to this partition.
+    pub(super) fn is_of_partition(&self, write: &Write, cx: &Cx<'_>) -> bool {
+        !write.key.is_empty() && self.group.partition_of(&write.key) == cx.id().partition()
+    }
+
     /// What this partition has of other sites.
-    fn report_of_own(&self) -> Report {
+    fn report_of_own(&self, shown: Versionstamp) -> Report {
         let all = self.machine.sites.cut.len();
-        let mut report =
-            Report { here: vec![Versionstamp::ZERO; all], waiting: vec![Vec::new(); all] };
+        let (here, waiting) = (vec![Versionstamp::ZERO; all], vec![Vec::new(); all]);
+        let mut report = Report { here, waiting, shown };
         for site in self.other_sites() {
             report.here[site] = self.durable_of(site);
             report.waiting[site] = self.machine.sites.summary(site);
@@ -112,14 +124,17 @@ impl Replica {
 
     /// Tells the leader of the first partition what this one has, if that has changed.
     pub(super) fn report(&mut self, cx: &mut Cx<'_>) {
-        let report = self.report_of_own();
-        if report == self.exchange.reported {
+        let now = cx.now();
+        let (at, reported) = &self.exchange.reported;
+        let is_old = at.is_none_or(|at| now.since(at) >= REPORTED_EVERY);
+        let report = self.report_of_own(self.clock(cx).shown);
+        if !is_old && (&report.here, &report.waiting) == (&reported.here, &reported.waiting) {
             return;
         }
-        self.exchange.reported = report.clone();
+        self.exchange.reported = (Some(now), report.clone());
         let first = self.group.all_partitions().start;
         if cx.id().partition() == first {
-            self.exchange.reports.insert(first, report);
+            self.exchange.reports.insert(first, (now, report));
         } else {
             self.send_across(first, Across::Report(report), cx);
         }

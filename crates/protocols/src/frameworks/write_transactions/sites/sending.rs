@@ -15,6 +15,8 @@ use super::{SENT_AT_ONCE, SHIPPED_EVERY};
 /// How many bytes are on their way at most, and in how many batches.
 const WINDOW_BYTES: usize = 4 << 20;
 const WINDOW_BATCHES: usize = 64;
+/// How many times as much is kept for a site while it copies.
+const COPYING_TIMES: u64 = 4;
 /// After how long without an answer the sender begins again.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// The log learns at most so often what other sites have.
@@ -129,6 +131,10 @@ impl Replica {
         cx: &mut Cx<'_>,
     ) {
         let now = cx.now();
+        if to > self.clock(cx).safe.max(self.machine.sites.acknowledged[site]) {
+            // Another leader has sent it. This one does not lead any more.
+            return;
+        }
         let sending = &mut self.exchange.sending[site];
         if epoch != sending.epoch {
             return;
@@ -166,14 +172,19 @@ impl Replica {
             let last = self.machine.outbox.last_up_to(sending.acknowledged);
             acknowledged[site] = acknowledged[site].max(last.unwrap_or_default());
         }
+        let bytes = self.machine.outbox.bytes() as u64;
+        let most = self.settings.site_backlog_bytes;
+        // A site that copies would have to begin again.
+        let is_kept = |site: &usize| {
+            let is_copying = self.exchange.sending[*site].copying.is_some();
+            !sites.given_up[*site] && (!is_copying || bytes > most.saturating_mul(COPYING_TIMES))
+        };
+        let slowest = self.other_sites().filter(is_kept).min_by_key(|site| acknowledged[*site]);
         if acknowledged != sites.acknowledged {
             self.log.propose_led(Entry::Acknowledged(acknowledged), cx);
-        } else if self.machine.outbox.bytes() as u64 > self.settings.site_backlog_bytes {
-            let kept = self.other_sites().filter(|site| !sites.given_up[*site]);
-            let slowest = kept.min_by_key(|site| sites.acknowledged[*site]);
-            if let Some(site) = slowest {
-                self.log.propose_led(Entry::GiveUp(site as u16), cx);
-            }
+        }
+        if let Some(site) = slowest.filter(|_| bytes > most) {
+            self.log.propose_led(Entry::GiveUp(site as u16), cx);
         }
     }
 }

@@ -20,6 +20,8 @@ pub(in super::super) struct Sites {
     since: u64,
     /// What was admitted: all that has committed there up to this. There is nothing to admit of this site itself.
     pub(in super::super) cut: Vec<Versionstamp>,
+    /// At least that, and what admissions that are prepared here would admit: another partition may show it already.
+    pub(in super::super) needed: Vec<Versionstamp>,
     /// The commit time of the last admission.
     pub(in super::super) cut_at: Versionstamp,
     /// What is here: all that has committed there up to this.
@@ -100,6 +102,7 @@ impl Sites {
         Sites {
             since: 0,
             cut: vec![Versionstamp::ZERO; sites],
+            needed: vec![Versionstamp::ZERO; sites],
             cut_at: Versionstamp::ZERO,
             received: vec![Versionstamp::ZERO; sites],
             waiting: vec![VecDeque::new(); sites],
@@ -117,9 +120,24 @@ impl Sites {
         is_new
     }
 
+    /// An admission is prepared. From now on it may have committed.
+    pub(in super::super) fn prepare(&mut self, cut: &[Versionstamp]) {
+        raise(&mut self.needed, cut);
+    }
+
+    /// Whether it is about so many sites.
+    pub(in super::super) fn is_of(&self, sites: usize) -> bool {
+        let times = [&self.cut, &self.needed, &self.received, &self.acknowledged];
+        let batches = self.waiting.iter().flatten();
+        times.iter().all(|times| times.len() == sites)
+            && batches.map(|batch| batch.needs.len()).all(|needs| needs == sites)
+            && [self.waiting.len(), self.copies.len(), self.given_up.len()] == [sites; 3]
+    }
+
     /// An admission has committed.
     pub(in super::super) fn admit(&mut self, cut: &[Versionstamp], commit: Versionstamp) {
         raise(&mut self.cut, cut);
+        raise(&mut self.needed, cut);
         self.cut_at = self.cut_at.max(commit);
         for (site, waiting) in self.waiting.iter_mut().enumerate() {
             let cut = self.cut[site];
