@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use serried_model::{Key, NodeId};
 
-use crate::NodeSet;
+use crate::{NodeSet, Placement};
 
 /// The replica groups that hold a keyspace's partitions, as one participant sees them. The same nodes hold all
 /// partitions: the `i`-th member of each group is on node `i`.
@@ -145,7 +145,7 @@ impl Group {
 
     /// The number of the node that a replica of any site is on.
     pub fn host(&self, replica: NodeId) -> usize {
-        usize::from(self.site_of(replica.partition())) * self.size() + replica.member()
+        Placement::from(self).host(replica)
     }
 
     /// The partition that holds `key`. It is computed from a hash of the key (FNV-1a, 64 bits, mixed). The hash must

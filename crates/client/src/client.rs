@@ -44,8 +44,8 @@ pub struct ConnectOptions {
     pub cluster: Option<String>,
     /// Where this client is: a site of the geography that the cluster emulates, if it does. Default: the first site.
     pub site: Option<String>,
-    /// The site to which this client belongs in keyspaces with several sites, from 0. It reads and writes there. Default:
-    /// the site of the nearest node.
+    /// The site to which this client belongs in keyspaces with several sites, from 0. It reads and writes there.
+    /// Default: the site of the nearest node.
     pub home: Option<u16>,
     /// The most attempts of transactions, or operations on registers, that each keyspace may have open at a time; more
     /// have to wait. Default 16384.
@@ -184,13 +184,14 @@ impl Client {
     /// The site at which this client uses the keyspace called `name`, from 0.
     ///
     /// # Errors
-    /// If there is no such keyspace, it has no such site as the client was told to belong to, or it is not served there.
+    /// If there is no such keyspace, it has no such site as the client was told to belong to, or it is not served
+    /// there.
     pub fn home(&self, name: &str) -> Result<u16, ConnectError> {
         self.home_of(&self.find(name)?)
     }
 
-    /// The same for a keyspace that was found. The site stays the same once the keyspace is open. If the client was not told
-    /// its site, it is the nearest one of which a majority may have the keyspace.
+    /// The same for a keyspace that was found. The site stays the same once the keyspace is open. If the client was not
+    /// told its site, it is the nearest one of which a majority may have the keyspace.
     pub(crate) fn home_of(&self, keyspace: &KeyspaceInfo) -> Result<u16, ConnectError> {
         let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         match opened.get(&keyspace.number) {
@@ -275,8 +276,8 @@ impl Client {
     /// The keyspace called `name`, of the family `F`. It keeps the client alive.
     ///
     /// # Errors
-    /// If there is none, it is of another family, this client does not have its protocol, or it is not served at the site to
-    /// which this client belongs.
+    /// If there is none, it is of another family, this client does not have its protocol, or it is not served at the
+    /// site to which this client belongs.
     pub fn open<F: Session>(self: &Arc<Self>, name: &str) -> Result<F::Keyspace, ConnectError> {
         let found = self.find(name)?;
         let entry = *self.protocol_of(&found)?;

@@ -26,8 +26,8 @@ pub(crate) struct Distances {
 }
 
 impl Distances {
-    /// Those of `n` nodes that a client has measured. Nodes that did not answer count as the farthest. Equally near ones are
-    /// in an order that depends on `spread`.
+    /// Those of `n` nodes that a client has measured. Nodes that did not answer count as the farthest. Equally near
+    /// ones are in an order that depends on `spread`.
     pub(crate) fn measured(measured: &BTreeMap<u64, Duration>, n: usize, spread: u64) -> Distances {
         let mut nodes: Vec<(Duration, u64)> = (0..n as u64)
             .map(|node| (measured.get(&node).copied().unwrap_or(Duration::MAX), node))

@@ -92,8 +92,8 @@ pub struct Watching {
 }
 
 impl Client {
-    /// Watches all partitions of a keyspace at one node, the nearest of this client's site that answers. Returns once it
-    /// watches.
+    /// Watches all partitions of a keyspace at one node, the nearest of this client's site that answers. Returns once
+    /// it watches.
     ///
     /// # Errors
     /// If there is no such keyspace, no node answers, or the node refuses: it has one watcher at a time.

@@ -38,11 +38,12 @@ pub struct LocalCluster {
 }
 
 impl LocalCluster {
-    /// Starts `n` nodes on ports that are free, with these keyspaces. They serve when this returns. If keyspaces have sites,
-    /// the nodes are divided among these, in order and evenly.
+    /// Starts `n` nodes on ports that are free, with these keyspaces. They serve when this returns. If keyspaces have
+    /// sites, the nodes are divided among these, in order and evenly.
     ///
     /// # Errors
-    /// If `n` is even, or no site of a keyspace would have an odd number of nodes, a protocol or the geography is not known, or the machine lacks resources.
+    /// If `n` is even, or no site of a keyspace would have an odd number of nodes, a protocol or the geography is not
+    /// known, or the machine lacks resources.
     pub fn start(
         n: usize,
         keyspaces: &[KeyspaceConfiguration],

@@ -278,6 +278,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_versionstamp_names_its_partition_and_how_much_later_it_is() {
+        let early = Versionstamp::ZERO.next_of(1023);
+        assert_eq!(
+            (early.partition(), early.after(Duration::from_secs(9)).partition()),
+            (1023, 1023)
+        );
+        let later = early.after(Duration::from_millis(512));
+        assert_eq!(later.since(early), Duration::from_millis(512));
+        assert_eq!(early.since(later), Duration::ZERO);
+    }
+
+    #[test]
     fn the_next_of_a_partition_is_the_first_after_it() {
         for from in [0, 1, 5, 1023, 1024, 1029, 5000] {
             for partition in [0, 5, 1023] {

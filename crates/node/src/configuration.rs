@@ -57,8 +57,8 @@ pub struct NodeConfiguration {
     pub node: usize,
     /// The address to listen on; port 0 for any that is free.
     pub listen: String,
-    /// The addresses of all nodes by number, as clients and nodes reach them. Their number is odd, or that of the nodes of
-    /// a site is for each keyspace.
+    /// The addresses of all nodes by number, as clients and nodes reach them. Their number is odd, or that of the nodes
+    /// of a site is for each keyspace.
     pub peers: Vec<String>,
     /// Where the node is. Default: the node's place in the geography, if there is one.
     pub site: Option<String>,
@@ -450,8 +450,8 @@ impl NodeConfiguration {
         self.keyspaces.iter().map(|keyspace| usize::from(keyspace.partitions)).sum()
     }
 
-    /// The site of the geography at which node `node` is unless it names another one. The nodes of a site of a keyspace are
-    /// at one place.
+    /// The site of the geography at which node `node` is unless it names another one. The nodes of a site of a keyspace
+    /// are at one place.
     pub(crate) fn usual_place(&self, geography: Geography, node: usize) -> usize {
         let sites = self.keyspaces.iter().map(|keyspace| usize::from(keyspace.sites)).max();
         match sites.filter(|sites| *sites > 1) {

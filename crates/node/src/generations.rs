@@ -8,9 +8,10 @@
 //!
 //! - **Floors rise.** A node that has generation `g` never serves an earlier one. A node that has dropped `g` never serves `g`
 //!   again, unless its operator asks for it by its id. The node's disk says so before the node serves.
-//! - **One at a time.** A generation is available if a majority serves it. So once a later one is available, no earlier one
-//!   can be. This holds for each site if a keyspace has several: a generation is available at a site if a majority of the
-//!   site's nodes serves it. Another site may still serve an earlier one, until its own nodes have learned of the later one.
+//! - **One at a time.** A generation is available if a majority serves it. So once a later one is available, no earlier
+//!   one can be. This holds for each site if a keyspace has several: a generation is available at a site if a majority
+//!   of the site's nodes serves it. Another site may still serve an earlier one, until its own nodes have learned of
+//!   the later one.
 //! - **No node drops what others use.** A node keeps a keyspace until its own configuration lacks it, or a majority of the
 //!   nodes is beyond its generation. In the second case the generation can't be available any more; it was dropped while
 //!   the node was away.

@@ -281,8 +281,8 @@ impl Joining<'_> {
         }
     }
 
-    /// Of which nodes so many have to say which keyspaces there are. A keyspace with several sites is available at one of
-    /// them as soon as a majority of the site's nodes has it.
+    /// Of which nodes so many have to say which keyspaces there are. A keyspace with several sites is available at one
+    /// of them as soon as a majority of the site's nodes has it.
     fn wanted(&self) -> Vec<Wanted> {
         let (node, nodes) = (self.configuration.node, self.configuration.peers.len());
         let mut wanted = vec![Wanted::new(0..nodes, false)];

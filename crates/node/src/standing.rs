@@ -10,8 +10,8 @@ use crate::side::NodeSide;
 /// The gauge of a replica that says below which time, in microseconds, it votes on nothing. Where there is none, the
 /// protocol has no such time.
 const STOPPED_BELOW: &str = "stopped_below_us";
-/// The gauges of a replica that say how far its site is behind the others, what it keeps because others lack it, and how
-/// many need more than that.
+/// The gauges of a replica that say how far its site is behind the others, what it keeps because others lack it, and
+/// how many need more than that.
 const BEHIND_MS: &str = "site_behind_ms";
 const BACKLOG_BYTES: &str = "site_backlog_bytes";
 const WITHOUT_BACKLOG: &str = "sites_without_backlog";

@@ -8,13 +8,12 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use serried_actor::{Actor, Context, Durable, Effect, Malformed, Random, Timestamp};
+use serried_actor::{Actor, Context, Durable, Effect, Malformed, Placement, Random, Timestamp};
 use serried_model::NodeId;
 
 use crate::clock::Moment;
 use crate::endpoint::Side;
 use crate::links::{Links, Sending};
-use crate::placement::Placement;
 use crate::sparing::{Sparing, legible};
 use crate::timers::Timers;
 

@@ -3,14 +3,13 @@
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use serried_actor::{NodeSet, Settings};
+use serried_actor::{NodeSet, Placement, Settings};
 use serried_model::{Geography, Limits, NodeId, Provenance};
 use tokio::net::TcpStream;
 
 use crate::codec::{decode, encode};
 use crate::connection::{Connection, Ended};
 use crate::frame::{BadFrame, Kind};
-use crate::placement::Placement;
 use crate::shards::Shards;
 use crate::sparing::legible;
 

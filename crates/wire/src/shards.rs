@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use foldhash::fast::FixedState;
+use serried_actor::Placement;
 use serried_model::NodeId;
 
 use crate::out_buffer::Route;
-use crate::placement::Placement;
 
 /// The partitions of the keyspaces that an endpoint serves or uses, in its own order. A node's order is that of its
 /// configuration, and a client's is the order in which it began to use them. A partition's place in this order is its
@@ -99,8 +99,8 @@ impl Shards {
         Some(from..until.unwrap_or(self.all.len()))
     }
 
-    /// The receiver of a message. `None` if its keyspace is unknown here or has no such partitions, or if the receiver is
-    /// at another site than this node.
+    /// The receiver of a message. `None` if its keyspace is unknown here or has no such partitions, or if the receiver
+    /// is at another site than this node.
     pub(crate) fn locate(&self, route: Route) -> Option<Found> {
         let keyspace = *self.keyspaces.get(&route.keyspace)?;
         let (first, placement) = self.placed[usize::from(keyspace)];

@@ -81,7 +81,8 @@ impl Tables {
         names
     }
 
-    /// Whether a majority of these nodes may have the keyspace with this number. Nodes that have not answered yet may have it.
+    /// Whether a majority of these nodes may have the keyspace with this number. Nodes that have not answered yet may
+    /// have it.
     pub fn may_serve(&self, number: u64, nodes: Range<usize>) -> bool {
         let among = self.by_member.range(nodes.clone());
         let lacking = among.filter(|(_, all)| all.iter().all(|keyspace| keyspace.number != number));

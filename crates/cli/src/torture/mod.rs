@@ -114,8 +114,8 @@ pub(crate) struct Torture {
     /// the end of a store's journal, or cut it off. The node must notice that, and comes back with --rejoin
     #[arg(long)]
     damage: bool,
-    /// Now and then, cut the links of a node to one other or to all others, or those of a site to the other sites, for up to four times the longest time between
-    /// two kills, without closing the connections
+    /// Now and then, cut the links of a node to one other or to all others, or those of a site to the other sites, for
+    /// up to four times the longest time between two kills, without closing the connections
     #[arg(long)]
     cut_links: bool,
     /// The directory for data, logs and histories [default: a temporary one, removed if nothing is wrong]

@@ -234,8 +234,8 @@ impl Nodes {
         Ok(())
     }
 
-    /// Kills a node that takes part, unless no majority of its site would be left. The only node of a site may be killed:
-    /// the site is down then, and the others are not. It stays down for `down_for`, and `fate` happens to its
+    /// Kills a node that takes part, unless no majority of its site would be left. The only node of a site may be
+    /// killed: the site is down then, and the others are not. It stays down for `down_for`, and `fate` happens to its
     /// disk.
     pub(super) fn kill_one(
         &mut self,

@@ -30,8 +30,8 @@
 //!   has written it itself.
 //! - *There is one order of conflicting writes*, that of commit times, for all sessions.
 //!
-//! Another site's transactions count as committed when they are admitted, which is a transaction of this site. Then of each
-//! key the version with the highest commit time at its own site is found. The module
+//! Another site's transactions count as committed when they are admitted, which is a transaction of this site. Then of
+//! each key the version with the highest commit time at its own site is found. The module
 //! [`crate::frameworks::write_transactions`] says why this is causal, too.
 //!
 //! # Where this differs from the paper

@@ -14,8 +14,9 @@ use crate::figure::Statistic;
 pub(crate) struct SnapshotsMeasured {
     /// What a run of registers has, too: here the requests are read-only transactions and groups of writes.
     pub(crate) requests: RegistersMeasured,
-    /// The mean of further numbers, by name: `rounds` and `metadata_bytes` of read-only transactions, the `omitted_share`
-    /// of writes, and the `blocked_share` of requests to read: how many had to wait at a server, of all.
+    /// The mean of further numbers, by name: `rounds` and `metadata_bytes` of read-only transactions, the
+    /// `omitted_share` of writes, and the `blocked_share` of requests to read: how many had to wait at a server, of
+    /// all.
     pub(crate) means: BTreeMap<String, f64>,
     /// How old what was read was. `None` without version clocks.
     pub(crate) staleness: Option<StalenessReport>,

@@ -167,15 +167,15 @@ impl SnapshotKeyspace {
         })
     }
 
-    /// A session that continues the one whose token this is: what it does comes after all that the other had done.
-    /// All servers are asked for their version clocks, unless this session or one that shares its knowledge has heard
-    /// of anything as late. If the token is of another site of the keyspace, this waits until that site has sent all that
+    /// A session that continues the one whose token this is: what it does comes after all that the other had done. All
+    /// servers are asked for their version clocks, unless this session or one that shares its knowledge has heard of
+    /// anything as late. If the token is of another site of the keyspace, this waits until that site has sent all that
     /// the session has seen there.
     ///
     /// # Errors
     /// [`SnapshotError::BadToken`] if the token is not of this keyspace, or no session of the keyspace can have been
-    /// given it. [`SnapshotError::NoClocks`] if the servers do not answer in time. [`SnapshotError::SiteBehind`] if this
-    /// site does not have in time what the session has seen at another one.
+    /// given it. [`SnapshotError::NoClocks`] if the servers do not answer in time. [`SnapshotError::SiteBehind`] if
+    /// this site does not have in time what the session has seen at another one.
     pub async fn resume(&self, token: SessionToken) -> Result<SnapshotKeyspace, SnapshotError> {
         if !self.has_version_clocks() {
             return Err(BadToken::NotOffered.into());

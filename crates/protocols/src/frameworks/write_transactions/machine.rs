@@ -246,8 +246,8 @@ impl Machine {
         self.outbox.insert(commit, kept);
     }
 
-    /// The entry of a slot, whose record is at a position, changes what is known of other sites. Returns false if it has
-    /// done so before.
+    /// The entry of a slot, whose record is at a position, changes what is known of other sites. Returns false if it
+    /// has done so before.
     fn change_sites(&mut self, (slot, position): (u64, u64)) -> bool {
         self.sites_changed_at.get_or_insert(position);
         self.sites.apply(slot)
@@ -319,8 +319,11 @@ impl Machine {
         let mut serving = Serving::new(before, self.written, now, &self.settings, self.mutation);
         for (id, transaction) in &self.transactions {
             match transaction {
-                Transaction::Prepared { participants, pending, writes, .. } => {
+                Transaction::Prepared { participants, pending, writes, cut } => {
                     serving.begin(*id, *pending, participants, writes, now);
+                    if !cut.is_empty() {
+                        serving.admission = Some(*id);
+                    }
                     self.events.push_back(Event::Prepared(*id));
                 }
                 Transaction::Decided { untold, .. } if !untold.is_empty() => {
@@ -328,13 +331,6 @@ impl Machine {
                     self.events.push_back(Event::Decided(*id));
                 }
                 Transaction::Decided { .. } => {}
-            }
-        }
-        for (id, transaction) in &self.transactions {
-            if let Transaction::Prepared { cut, .. } = transaction
-                && !cut.is_empty()
-            {
-                serving.admission = Some(*id);
             }
         }
         if self.group.sites() > 1 {

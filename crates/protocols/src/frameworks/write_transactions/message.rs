@@ -484,9 +484,13 @@ pub enum Entry {
     Finish(Vec<TransactionId>),
 }
 
+/// How many bytes the key and the value of a write have.
+pub(super) fn size(write: &Write) -> usize {
+    write.key.len() + write.value.as_ref().map_or(0, Value::len)
+}
+
 impl replicated_log::Entry for Entry {
     fn size(&self) -> usize {
-        let size = |write: &Write| write.key.len() + write.value.as_ref().map_or(0, Value::len);
         match self {
             Entry::Write { writes, .. }
             | Entry::Prepare { writes, .. }

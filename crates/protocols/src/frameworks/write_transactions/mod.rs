@@ -51,12 +51,12 @@
 //! its outcome until their clock has shown a later versionstamp for `outcomes_ms`. They accept no transaction that they
 //! do not know if their clock has shown a later versionstamp than the request's for half of this time. Both are in the
 //! log, so all leaders agree. What is accepted is so remembered for nearly half of `outcomes_ms` at least. A client
-//! whose transaction is refused as too late within a quarter of this time knows that it has never been accepted. Only the
-//! site where a transaction was begun knows it, so it can only be tried again there.
+//! whose transaction is refused as too late within a quarter of this time knows that it has never been accepted. Only
+//! the site where a transaction was begun knows it, so it can only be tried again there.
 //!
 //! # Several sites
-//! Each site does all this by itself. The module `sites` says how what one site has written gets to the others, and when it
-//! can be read there.
+//! Each site does all this by itself. The module `sites` says how what one site has written gets to the others, and
+//! when it can be read there.
 
 mod cell;
 mod coordinator;

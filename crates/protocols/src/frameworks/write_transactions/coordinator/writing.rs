@@ -10,9 +10,9 @@ use serried_model::{NodeId, TxnId, Versionstamp, Write, WriteToken};
 use super::super::message::{Answer, Request, TransactionId};
 use super::{Coordinator, Cx, Task};
 
-/// What the last bits of the versionstamp of a request can be: the site, and some of the client's id. So two clients that
-/// go on as the same session do not request two transactions with the same one, and another site can tell that it is not
-/// its own.
+/// What the last bits of the versionstamp of a request can be: the site, and some of the client's id. So two clients
+/// that go on as the same session do not request two transactions with the same one, and another site can tell that it
+/// is not its own.
 const CLIENTS: u64 = 1 << Versionstamp::PARTITION_BITS;
 
 /// The last bits of a client's requests.

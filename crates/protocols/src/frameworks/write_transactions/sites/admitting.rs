@@ -21,8 +21,8 @@ const TRIED_EVERY: Duration = Duration::from_millis(2);
 const COUNTS_FOR: Duration = Duration::from_secs(1);
 
 impl Replica {
-    /// What the site could admit: all that is here at all its partitions, but for what depends on something that is not.
-    /// The site's first partition knows it.
+    /// What the site could admit: all that is here at all its partitions, but for what depends on something that is
+    /// not. The site's first partition knows it.
     fn admissible(&self, now: Timestamp) -> Option<Vec<Versionstamp>> {
         let own = usize::from(self.group.site());
         let report = |partition| {

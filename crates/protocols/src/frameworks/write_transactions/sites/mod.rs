@@ -23,10 +23,11 @@
 //! Let a transaction of site A depend on one of site B. With B = A it has a later commit time, and so is not admitted
 //! earlier elsewhere: a cut has all of A up to a time. Otherwise A has admitted it, with a cut that includes it, before
 //! the transaction got its commit time. The admission was prepared at all partitions before any of them could show what
-//! it admits. So a partition keeps with each transaction all that admissions would admit that are prepared there by then
-//! (`Sites::needed`, `Kept::needs`), and ships it. Another site admits the transaction only together with all of that, or
-//! after it. If the other site is B itself, it has been committed there long since. An admission's commit time is later than all commit times that it admits, so what a session writes later,
-//! with a later commit time, is also later than what it has read from elsewhere.
+//! it admits. So a partition keeps with each transaction all that admissions would admit that are prepared there by
+//! then (`Sites::needed`, `Kept::needs`), and ships it. Another site admits the transaction only together with all of
+//! that, or after it. If the other site is B itself, it has been committed there long since. An admission's commit time
+//! is later than all commit times that it admits, so what a session writes later, with a later commit time, is also
+//! later than what it has read from elsewhere.
 //!
 //! A cut never has a part of a transaction. All of its partitions have sent all that commits up to the cut, because
 //! they only ship what is safe.
@@ -62,8 +63,8 @@ pub(super) const SHIPPED_EVERY: Duration = Duration::from_millis(10);
 /// About how many bytes are sent at once at most.
 const SENT_AT_ONCE: usize = 256 << 10;
 
-/// The most significant bits of the session that an admission is from. The others are drawn, so that no two leaders begin
-/// the same one.
+/// The most significant bits of the session that an admission is from. The others are drawn, so that no two leaders
+/// begin the same one.
 const ADMISSION: u64 = 0xffff << 48;
 
 /// What a leader knows of other sites that is not in the log.
@@ -199,8 +200,7 @@ impl Replica {
         }
         match across {
             Across::Ship { epoch, after, to, runs, cut } => {
-                self.on_ship(site, (epoch, after, to), runs, cx);
-                self.has_admitted(site, to, cut);
+                self.on_ship(site, (epoch, after, to), (runs, cut), cx);
             }
             Across::Shipped { epoch, to, is_gap } => self.on_shipped(site, epoch, to, is_gap, cx),
             Across::Part { to, after, next, versions, needs } => {

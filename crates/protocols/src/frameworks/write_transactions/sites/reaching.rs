@@ -30,7 +30,8 @@ impl Replica {
         }
     }
 
-    /// A client asks for the clock once all can be read here that could be read at `site` when its clocks showed `stamp`.
+    /// A client asks for the clock once all can be read here that could be read at `site` when its clocks showed
+    /// `stamp`.
     pub(in super::super) fn reach(
         &mut self,
         client: (NodeId, u64),

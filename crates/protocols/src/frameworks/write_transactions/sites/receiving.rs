@@ -45,13 +45,14 @@ impl Replica {
         &mut self,
         site: usize,
         (epoch, after, to): (u64, Versionstamp, Versionstamp),
-        mut runs: Vec<Run>,
+        (mut runs, cut): (Vec<Run>, Vec<Versionstamp>),
         cx: &mut Cx<'_>,
     ) {
         let now = cx.now();
         if !self.machine.serving.as_ref().is_some_and(|s| s.is_possible(to, now)) {
             return cx.reject(|| format!("site {site} has a versionstamp of the far future"));
         }
+        self.has_admitted(site, to, cut);
         let durable = self.durable_of(site);
         let receiving = &mut self.exchange.receiving[site];
         receiving.epoch = epoch;

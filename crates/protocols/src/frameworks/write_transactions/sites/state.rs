@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 use serried_actor::Group;
-use serried_model::{Value, Versionstamp, Write};
+use serried_model::{Versionstamp, Write};
 
-use super::super::message::{Batch, Outgoing, Run};
+use super::super::message::{Batch, Outgoing, Run, size};
 
 /// How many batches wait to be admitted at most. Then early ones are put together.
 const BATCHES_AT_MOST: usize = 4096;
@@ -242,17 +242,19 @@ pub(in super::super) struct Kept {
     pub(in super::super) writes: Vec<Write>,
 }
 
-/// What writes take up.
-pub(super) fn size(writes: &[Write]) -> usize {
-    let size = |write: &Write| write.key.len() + write.value.as_ref().map_or(0, Value::len);
-    64 + writes.iter().map(size).sum::<usize>()
+/// What a transaction takes up beside its keys and values.
+const OVERHEAD: usize = 64;
+
+/// What the writes of a transaction take up.
+fn bytes(writes: &[Write]) -> usize {
+    OVERHEAD + writes.iter().map(size).sum::<usize>()
 }
 
 impl Outbox {
     pub(in super::super) fn insert(&mut self, commit: Versionstamp, kept: Kept) {
-        self.bytes += size(&kept.writes);
+        self.bytes += bytes(&kept.writes);
         if let Some(before) = self.transactions.insert(commit, kept) {
-            self.bytes -= size(&before.writes);
+            self.bytes -= bytes(&before.writes);
         }
     }
 
@@ -261,7 +263,7 @@ impl Outbox {
         let mut removed = Vec::new();
         while let Some(first) = self.transactions.first_entry().filter(|first| *first.key() <= to) {
             removed.push(*first.key());
-            self.bytes -= size(&first.remove().writes);
+            self.bytes -= bytes(&first.remove().writes);
         }
         removed
     }
@@ -278,23 +280,23 @@ impl Outbox {
         to: Versionstamp,
         most_bytes: usize,
     ) -> (Vec<Run>, Versionstamp, usize) {
-        let (mut runs, mut bytes, mut last) = (Vec::<Run>::new(), 0, after);
+        let (mut runs, mut sum, mut last) = (Vec::<Run>::new(), 0, after);
         if after >= to {
             return (runs, to, 0);
         }
         for (commit, Kept { needs, writes }) in self.transactions.range(after.next()..=to) {
-            if bytes >= most_bytes {
-                return (runs, last, bytes);
+            if sum >= most_bytes {
+                return (runs, last, sum);
             }
             let outgoing = Outgoing { commit: *commit, writes: writes.clone() };
             match runs.last_mut().filter(|run| run.needs == *needs) {
                 Some(run) => run.transactions.push(outgoing),
                 None => runs.push(Run { needs: needs.clone(), transactions: vec![outgoing] }),
             }
-            bytes += size(writes);
+            sum += bytes(writes);
             last = *commit;
         }
-        (runs, to, bytes)
+        (runs, to, sum)
     }
 
     /// The commit time of the last one up to this.

@@ -1,7 +1,8 @@
 //! On which nodes the replicas of a keyspace are.
 
-use serried_actor::Group;
 use serried_model::NodeId;
+
+use crate::Group;
 
 /// On which nodes the replicas of a keyspace are. The nodes of the cluster are divided among the keyspace's sites, in
 /// order and evenly. Each site has all partitions, and each of its nodes has a replica of every one of them. Messages
@@ -67,30 +68,30 @@ impl Placement {
     }
 
     /// The replica of the partition with this number among those of all sites, if it is on this node.
-    pub(crate) fn replica_on(self, node: usize, partition: u16) -> Option<NodeId> {
+    pub fn replica_on(self, node: usize, partition: u16) -> Option<NodeId> {
         let here = self.has(partition) && self.is_on(partition, node);
         (here && self.member(node) < NodeId::MEMBERS)
             .then(|| NodeId::replica(partition, self.member(node)))
     }
 
-    /// Which member of a group a node is.
+    /// Which member of its groups a node is.
     fn member(self, node: usize) -> usize {
         if self.sites == 1 { node } else { node % self.nodes }
     }
 
     /// Whether there is a partition with this number at one of the sites.
-    pub(crate) fn has(self, partition: u16) -> bool {
+    pub fn has(self, partition: u16) -> bool {
         let all = u32::from(self.sites) * u32::from(self.partitions);
         u32::from(partition) < all.min(NodeId::PARTITIONS as u32)
     }
 
     /// Whether a partition is at the site of a node.
-    pub(crate) fn is_on(self, partition: u16, node: usize) -> bool {
+    pub fn is_on(self, partition: u16, node: usize) -> bool {
         self.sites == 1 || partition / self.partitions == self.site_of(node)
     }
 
     /// The number of a partition among those of a node.
-    pub(crate) fn local(self, partition: u16) -> u16 {
+    pub fn local(self, partition: u16) -> u16 {
         if self.sites == 1 { partition } else { partition % self.partitions }
     }
 }
