@@ -472,6 +472,9 @@ impl<P: Protocol> Cluster<P> {
                 self.happen_to(node, Occurrence::Jump { by_us: -by_us });
             }
             Fault::Crash(machine) | Fault::LostDisk(machine) => self.restart_machine(machine),
+            Fault::LostSite(site) => {
+                self.machines_of(site).for_each(|machine| self.restart_machine(machine));
+            }
             Fault::SlowDisk(machine, _) => self.slow_disk(machine, 1),
             Fault::ClientDeath(_) => {}
         }
@@ -487,7 +490,7 @@ impl<P: Protocol> Cluster<P> {
     }
 
     fn enter(&mut self, fault: Fault) -> FaultId {
-        if matches!(fault, Fault::Crash(_) | Fault::LostDisk(_)) {
+        if matches!(fault, Fault::Crash(_) | Fault::LostDisk(_) | Fault::LostSite(_)) {
             let kept = self.configuration.disk.keep_records;
             assert!(kept, "a replica can restart only if `Disk::keep_records` is set");
         }
@@ -513,6 +516,9 @@ impl<P: Protocol> Cluster<P> {
             Fault::ClockJump(node, by_us) => self.happen_to(node, Occurrence::Jump { by_us }),
             Fault::Crash(machine) => self.stop_machine(machine, false),
             Fault::LostDisk(machine) => self.stop_machine(machine, true),
+            Fault::LostSite(site) => {
+                self.machines_of(site).for_each(|machine| self.stop_machine(machine, true));
+            }
             Fault::SlowDisk(machine, factor) => self.slow_disk(machine, factor),
             Fault::ClientDeath(client) => self.crash_client(client),
         }
@@ -555,7 +561,8 @@ impl<P: Protocol> Cluster<P> {
 
     /// Starts a machine again, unless another fault keeps it down.
     fn restart_machine(&mut self, machine: usize) {
-        let down = [Fault::Crash(machine), Fault::LostDisk(machine)];
+        let site = self.configuration.site_of_machine(machine);
+        let down = [Fault::Crash(machine), Fault::LostDisk(machine), Fault::LostSite(site)];
         let mut active = self.faults.iter().filter(|entry| entry.state == State::Active);
         if active.any(|entry| down.contains(&entry.fault)) {
             return;
@@ -572,6 +579,14 @@ impl<P: Protocol> Cluster<P> {
             let job = if disk_is_lost { Job::Rejoin } else { Job::Start };
             self.happen(number as u32, Occurrence::Job(job));
         }
+    }
+
+    /// The machines of a site.
+    fn machines_of(&self, site: u16) -> impl Iterator<Item = usize> + use<P> {
+        let Configuration { replicas, sites, .. } = self.configuration;
+        assert!(site < sites, "there is no site {site}");
+        let first = usize::from(site) * replicas;
+        first..first + replicas
     }
 
     /// The numbers of the replicas on a machine, one of each partition of its site.

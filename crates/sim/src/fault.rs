@@ -25,6 +25,8 @@ pub enum Fault {
     /// machines loses their disks: if too many have not recovered from a lost disk yet, this is a [`Fault::Crash`]
     /// instead.
     LostDisk(usize),
+    /// All machines of a site are down as in a crash, and all their disks are lost. At the end they rejoin.
+    LostSite(u16),
     /// The machine's disk is slower by this factor.
     SlowDisk(usize, u32),
     /// The client stops for ever.

@@ -5,7 +5,9 @@ use serried_actor::{Group, Protocol, Settings};
 use serried_model::{Guarantee, NodeId, Snapshots};
 use serried_protocols::{Mutated, eiger, eiger_port};
 
-use super::mutants::{is_caught, is_caught_copying, is_caught_late, is_caught_with_sites};
+use super::mutants::{
+    is_caught, is_caught_copying, is_caught_late, is_caught_rebuilding, is_caught_with_sites,
+};
 
 /// Eiger or Eiger-PORT with a mistake, and a test that finds it.
 macro_rules! broken_causal {
@@ -146,4 +148,20 @@ broken_causal!(
     is_caught_late,
     true,
     an_eiger_that_does_not_need_what_other_partitions_may_have_admitted_is_caught
+);
+broken_causal!(
+    eiger_port,
+    AtSafeTime,
+    UnadmittedKept,
+    is_caught_rebuilding,
+    true,
+    an_eiger_port_that_keeps_what_a_lost_site_has_sent_in_part_is_caught
+);
+broken_causal!(
+    eiger_port,
+    AtSafeTime,
+    RebuiltAtOnce,
+    is_caught_rebuilding,
+    true,
+    an_eiger_port_that_serves_clients_before_its_site_is_rebuilt_is_caught
 );

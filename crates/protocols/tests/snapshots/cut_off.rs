@@ -56,7 +56,7 @@ impl Visitor<Snapshots> for CutOff {
     fn visit<P: Protocol<Family = Snapshots>>(self) {
         for seed in seeds(20) {
             for faults in [in_turn, step_by_step] {
-                let trial = Trial { seed, crashes: false, sites: false };
+                let trial = Trial { seed, crashes: false, sites: false, loses: false };
                 if let Some(wrong) = trial.run_with::<P>(faults).wrong {
                     panic!("{} with seed {seed}: {wrong}", P::NAME);
                 }

@@ -25,6 +25,8 @@ struct Trials {
     crashes: bool,
     /// Whether there are several sites.
     sites: bool,
+    /// Whether one of them loses all its disks.
+    loses: bool,
 }
 
 impl Visitor<Snapshots> for Trials {
@@ -36,7 +38,8 @@ impl Visitor<Snapshots> for Trials {
         }
         let (mut operations, mut omitted) = (0, 0);
         for seed in seeds(if self.sites { 12 } else { 40 }) {
-            let trial = Trial { seed, crashes: self.crashes, sites: self.sites };
+            let Trials { crashes, sites, loses } = self;
+            let trial = Trial { seed, crashes, sites, loses };
             let outcome = trial.run::<P>();
             if let Some(wrong) = outcome.wrong {
                 panic!("seed {seed} under {}\n{wrong}", trial.replay::<P>());
@@ -49,7 +52,7 @@ impl Visitor<Snapshots> for Trials {
     }
 }
 
-fn try_all(crashes: bool, sites: bool) {
+fn try_all(crashes: bool, sites: bool, loses: bool) {
     let only = std::env::var("SERRIED_PROTOCOL").ok();
     if let Some(only) = &only {
         let family = info(only).map(|info| info.family);
@@ -57,28 +60,33 @@ fn try_all(crashes: bool, sites: bool) {
     }
     let is_wanted = |name: &str| only.as_ref().is_none_or(|only| only == name);
     for protocol in promising(FamilyName::Snapshots).filter(|protocol| is_wanted(protocol.name)) {
-        visit(protocol.name, Trials { crashes, sites }).unwrap();
+        visit(protocol.name, Trials { crashes, sites, loses }).unwrap();
     }
 }
 
 #[test]
 fn snapshots_keep_their_guarantee_and_everything_finishes_under_network_faults_and_pauses() {
-    try_all(false, false);
+    try_all(false, false, false);
 }
 
 #[test]
 fn snapshots_keep_their_guarantee_and_everything_finishes_whatever_goes_wrong() {
-    try_all(true, false);
+    try_all(true, false, false);
 }
 
 #[test]
 fn sites_keep_their_guarantee_and_converge_under_network_faults_and_pauses() {
-    try_all(false, true);
+    try_all(false, true, false);
 }
 
 #[test]
 fn sites_keep_their_guarantee_and_converge_whatever_goes_wrong() {
-    try_all(true, true);
+    try_all(true, true, false);
+}
+
+#[test]
+fn sites_keep_their_guarantee_and_converge_although_one_is_lost_and_rebuilt() {
+    try_all(true, true, true);
 }
 
 struct Twice;
@@ -88,8 +96,10 @@ impl Visitor<Snapshots> for Twice {
 
     fn visit<P: Protocol<Family = Snapshots>>(self) {
         for seed in 0..4 {
-            let trial = Trial { seed, crashes: true, sites: false };
-            let trials = [trial, Trial { sites: P::OFFERS.sites, ..trial }];
+            let trial = Trial { seed, crashes: true, sites: false, loses: false };
+            let sites = P::OFFERS.sites;
+            let with_sites = Trial { sites, ..trial };
+            let trials = [trial, with_sites, Trial { loses: sites, ..with_sites }];
             for trial in trials {
                 let (first, second) = (trial.run::<P>(), trial.run::<P>());
                 assert_eq!(first.hash, second.hash, "{}", trial.replay::<P>());

@@ -51,6 +51,15 @@ pub(crate) fn is_caught_with_sites<P: Protocol<Family = Snapshots>>(crashes: boo
     is_caught_with::<P>(crashes, true, |_, _| Vec::new())
 }
 
+/// Whether the suite catches it if a site is lost and rebuilt.
+pub(crate) fn is_caught_rebuilding<P: Protocol<Family = Snapshots>>(crashes: bool) -> bool {
+    is_caught_of::<P>(
+        0,
+        |seed| Trial { seed, crashes, sites: true, loses: true },
+        |_, _| Vec::new(),
+    )
+}
+
 /// The same with seeds from 450 on. Not many have an admission that one partition learns of late.
 pub(crate) fn is_caught_late<P: Protocol<Family = Snapshots>>(crashes: bool) -> bool {
     is_caught_from::<P>(450, crashes, true, |_, _| Vec::new())
@@ -77,8 +86,17 @@ fn is_caught_from<P: Protocol<Family = Snapshots>>(
     sites: bool,
     more: fn(usize, Duration) -> Vec<Scheduled>,
 ) -> bool {
+    is_caught_of::<P>(first, |seed| Trial { seed, crashes, sites, loses: false }, more)
+}
+
+/// Whether a trial catches it, with a seed from `first` on.
+fn is_caught_of<P: Protocol<Family = Snapshots>>(
+    first: u64,
+    trial: impl Fn(u64) -> Trial,
+    more: fn(usize, Duration) -> Vec<Scheduled>,
+) -> bool {
     let caught = (first..1000).find(|&seed| {
-        let wrong = Trial { seed, crashes, sites }.run_with::<P>(more).wrong;
+        let wrong = trial(seed).run_with::<P>(more).wrong;
         wrong.is_some_and(|wrong| !wrong.starts_with("the checker gave up"))
     });
     println!("{} is caught with seed {caught:?}", P::NAME);

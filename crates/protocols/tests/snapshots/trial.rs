@@ -13,7 +13,7 @@ use serried_history::{
 use serried_model::snapshots::VersionClocks;
 use serried_model::{Geography, Guarantee, Key, Snapshots};
 use serried_session::SnapshotOptions;
-use serried_sim::{Cluster, Configuration, Disk, Scheduled, Swarm};
+use serried_sim::{Cluster, Configuration, Disk, Fault, Scheduled, Swarm};
 use serried_workload::{SnapshotLoop, SnapshotMix, attribute};
 
 use super::support;
@@ -31,6 +31,9 @@ pub(crate) struct Trial {
     pub(crate) crashes: bool,
     /// Whether there are several sites, which are cut off from each other now and then.
     pub(crate) sites: bool,
+    /// Whether one of the sites loses all its disks, and is rebuilt from the others. What its clients had written is
+    /// perhaps lost, so their sessions end.
+    pub(crate) loses: bool,
 }
 
 /// What is different from one trial to another, besides its faults. Each is drawn for itself.
@@ -89,6 +92,37 @@ impl Choices {
     }
 }
 
+/// When a site loses all its disks.
+#[derive(Clone, Copy)]
+struct Loss {
+    site: u16,
+    begins: Timestamp,
+    ends: Timestamp,
+}
+
+impl Loss {
+    /// A site is lost, and some time later perhaps once more. Or two sites are lost at the same time, or one while another
+    /// one is perhaps being rebuilt.
+    fn drawn(seed: u64, sites: u16, faults_last: Duration) -> Vec<Loss> {
+        let random = &mut Pcg64Mcg::seed_from_u64(seed ^ 0x1055);
+        let mut percent = |range| faults_last * random.random_range(range) / 100;
+        let (begins, lasts, later) = (percent(10..90), percent(1..40), percent(1..40));
+        let (begins, ends) = (Timestamp(0) + begins, Timestamp(0) + begins + lasts);
+        let site = random.random_range(0..sites);
+        let loss = Loss { site, begins, ends };
+        match random.random_range(0..5) {
+            0 => vec![loss, Loss { begins: ends + later, ends: ends + later + lasts, ..loss }],
+            1 => vec![loss, Loss { site: (site + 1) % sites, ..loss }],
+            2 => {
+                let soon = later / 16;
+                let site = (site + 1) % sites;
+                vec![loss, Loss { site, begins: ends + soon, ends: ends + soon + lasts }]
+            }
+            _ => vec![loss],
+        }
+    }
+}
+
 pub(crate) struct Outcome {
     pub(crate) history: History,
     pub(crate) hash: u64,
@@ -115,6 +149,7 @@ impl Trial {
         } else {
             choices.sites = 1;
         }
+        choices.moves &= !self.loses;
         let faults_last = Duration::from_millis(if choices.place == "lan" { 100 } else { 1000 });
         let disk = Disk {
             append: Duration::from_micros(5),
@@ -133,8 +168,13 @@ impl Trial {
             sites: choices.sites,
             replicas: choices.replicas,
             partitions: choices.partitions,
-            // Each site has one more, which reads at last.
-            clients: choices.clients + if self.sites { usize::from(choices.sites) } else { 0 },
+            // Each site has one more, which reads at last, and two that begin late.
+            clients: choices.clients
+                + match (self.sites, self.loses) {
+                    (false, _) => 0,
+                    (true, false) => usize::from(choices.sites),
+                    (true, true) => 3 * usize::from(choices.sites),
+                },
             geography: Geography::named(choices.place).unwrap(),
             disk: if self.crashes { disk } else { Disk::MEMORY },
             settings,
@@ -157,19 +197,39 @@ impl Trial {
         };
         let mut plan = swarm.plan(&configuration);
         plan.faults.extend(more(choices.replicas, faults_last));
+        let losses = match self.loses {
+            true => Loss::drawn(seed, choices.sites, faults_last),
+            false => Vec::new(),
+        };
         let configuration = plan.apply_to(configuration);
         let clients = choices.clients;
         let mut cluster = Cluster::<P>::new(configuration);
         cluster.follow(&plan);
+        let site = |client: usize| (client % usize::from(choices.sites)) as u16;
+        for &Loss { site: lost, begins, ends } in &losses {
+            cluster.schedule(Scheduled { begins, ends, fault: Fault::LostSite(lost) });
+            for client in (0..clients).filter(|client| site(*client) == lost) {
+                cluster.schedule(Scheduled { begins, ends, fault: Fault::ClientDeath(client) });
+            }
+        }
         let recorder = Arc::new(Recorder::new());
         let deadline = Duration::from_millis(if choices.impatient { 30 } else { 60_000 });
         let stop = Timestamp(0) + faults_last * 2;
         let options = SnapshotOptions { deadline, freshness: choices.freshness };
-        for client in 0..clients {
+        let last_readers = clients + if self.sites { usize::from(choices.sites) } else { 0 };
+        for client in (0..clients).chain(last_readers..cluster.configuration().clients) {
+            let is_late = client >= last_readers;
+            // Those of the site that is lost die, and others begin.
+            let of_site = losses.iter().filter(|loss| loss.site == site(client));
+            let (begins, stop) = match of_site.map(|loss| loss.ends).max() {
+                None if is_late => continue,
+                Some(ends) if is_late => (ends, stop.max(ends + faults_last)),
+                _ => (Timestamp(0), stop),
+            };
             // A front end that knows nothing yet. Those of other clients may be dead.
             let moves = choices.moves && P::OFFERS.version_clocks != VersionClocks::None;
             // And one at each site, if there are several.
-            let others = clients..cluster.configuration().clients;
+            let others = clients..last_readers;
             let front_ends = std::iter::once(client).chain(others).filter(|_| moves);
             let front_ends = front_ends.map(|client| cluster.keyspace(client)).collect();
             let client_loop = SnapshotLoop {
@@ -191,10 +251,15 @@ impl Trial {
                 seed,
                 stop,
             };
-            cluster.spawn(client, client_loop.run());
+            cluster.spawn(client, async move {
+                if is_late {
+                    client_loop.session.sleep_until(begins).await;
+                }
+                client_loop.run().await;
+            });
         }
         let last_reads = Arc::new(Mutex::new(Vec::new()));
-        for client in clients..cluster.configuration().clients {
+        for client in clients..last_readers {
             let (keyspace, reads) = (cluster.keyspace(client), last_reads.clone());
             let keys: Vec<Key> =
                 (0..choices.keys).map(|key| Key::from(key.to_be_bytes())).collect();
@@ -207,12 +272,22 @@ impl Trial {
         support::trace(&mut cluster);
         let stalled = cluster.run_until_done(LIMIT).err().map(|stalled| stalled.to_string());
         let hash = cluster.event_hash();
+        // A site that is torn waits until it is rebuilt once more.
+        let all = 0..choices.sites * choices.partitions;
+        let mut members =
+            all.flat_map(|partition| (0..choices.replicas).map(move |i| (partition, i)));
+        let is_torn = members.any(|(partition, member)| {
+            cluster.gauge(partition, member, "site_torn").is_some_and(|is_torn| is_torn > 0)
+        });
         drop(cluster);
         let history = Arc::into_inner(recorder).expect("all clients are done").into_history();
         let history = attribute(history);
+        let stalled = stalled.filter(|_| !is_torn);
         let wrong = stalled.or_else(|| judge(P::GUARANTEE, &history).err());
         let last_reads = last_reads.lock().unwrap();
-        let differ = last_reads.iter().find(|read| read.is_err() || **read != last_reads[0]);
+        let is_wrong =
+            |read: &&Result<_, _>| (read.is_err() && !is_torn) || **read != last_reads[0];
+        let differ = last_reads.iter().find(is_wrong);
         let differ =
             differ.map(|read| format!("sites differ at last: {:?}, {read:?}", last_reads[0]));
         let wrong = wrong.or(differ);
@@ -231,7 +306,11 @@ impl Trial {
             P::NAME,
             P::NAME,
             self.seed,
-            if self.sites { " sites" } else { "" }
+            match (self.sites, self.loses) {
+                (false, _) => "",
+                (true, false) => " sites_keep",
+                (true, true) => " is_lost",
+            }
         )
     }
 }

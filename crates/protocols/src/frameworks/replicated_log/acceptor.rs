@@ -147,12 +147,21 @@ impl<E: Entry> Acceptor<E> {
         self.beat = 0;
     }
 
-    /// Appends the promised ballot, the applied slot, and whether the replica has lost its disk to
-    /// the durable log.
-    pub(super) fn mark<H: Host<Entry = E>>(&mut self, lost: bool, cx: &mut Context<'_, H>) {
+    /// Appends the promised ballot, the applied slot, whether the replica has lost its disk, and whether
+    /// the group has begun anew to the durable log.
+    pub(super) fn mark<H: Host<Entry = E>>(
+        &mut self,
+        (lost, anew): (bool, bool),
+        cx: &mut Context<'_, H>,
+    ) {
         self.marked = cx.log_position();
         let (promised, applied) = (self.promised, self.slots.applied());
-        cx.append(H::record(Record::Mark { promised, applied, lost }));
+        cx.append(H::record(Record::Mark { promised, applied, lost, anew }));
+    }
+
+    /// Whether nothing was accepted or taken over.
+    pub(super) fn is_blank(&self) -> bool {
+        self.chosen == 0 && self.slots.end() == 0
     }
 
     /// Accepts the leader's own entries in its ballot, which is the promised one. There are no
@@ -275,7 +284,7 @@ impl<E: Entry> Acceptor<E> {
     /// Trims the durable log, after more state has been written to the machine's store.
     pub(super) fn trim<H: Host<Entry = E>>(
         &mut self,
-        lost: bool,
+        (lost, anew): (bool, bool),
         machine: &impl StateMachine<H>,
         cx: &mut Context<'_, H>,
     ) {
@@ -285,7 +294,7 @@ impl<E: Entry> Acceptor<E> {
         }
         let needed = machine.needs_log_from().into_iter().chain(self.slots.needs_log_from());
         let keep = needed.fold(position, u64::min);
-        self.mark(lost, cx);
+        self.mark((lost, anew), cx);
         cx.trim_log(keep);
     }
 }

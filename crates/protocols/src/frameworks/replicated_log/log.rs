@@ -42,6 +42,10 @@ pub struct ReplicatedLog<E> {
     pub(super) losses: BTreeMap<usize, u64>,
     /// Whether the node is about to stop.
     pub(super) stops: bool,
+    /// Whether the group may begin anew if all its disks are lost.
+    pub(super) may_begin_anew: bool,
+    /// Whether it has done so.
+    pub(super) anew: bool,
 }
 
 /// The role of a replica.
@@ -73,7 +77,17 @@ impl<E: Entry> ReplicatedLog<E> {
             hold: Hold::default(),
             losses: BTreeMap::new(),
             stops: false,
+            may_begin_anew: false,
+            anew: false,
         }
+    }
+
+    /// Lets the group begin anew, with an empty log, once all its members have lost their disks. The host
+    /// gets its state from elsewhere. Otherwise such a group waits for ever.
+    #[must_use]
+    pub fn that_may_begin_anew(mut self) -> ReplicatedLog<E> {
+        self.may_begin_anew = true;
+        self
     }
 
     /// Changes how many replicas must accept an entry before it counts as chosen. Only a majority
@@ -106,6 +120,11 @@ impl<E: Entry> ReplicatedLog<E> {
     /// How many slots are in memory.
     pub fn kept(&self) -> usize {
         self.acceptor.slots().len()
+    }
+
+    /// Whether the group has begun anew, after all its disks were lost. A leader knows it.
+    pub fn is_anew(&self) -> bool {
+        self.anew
     }
 
     /// All chosen entries below this slot have been applied.
@@ -143,8 +162,9 @@ impl<E: Entry> ReplicatedLog<E> {
 
     /// Replays a record of the durable log.
     pub fn replay(&mut self, record: Record<E>) {
-        if let Record::Mark { lost, .. } = record {
+        if let Record::Mark { lost, anew, .. } = record {
             self.lost = lost.then(Lost::default);
+            self.anew = anew;
         }
         self.acceptor.replay(record);
     }
@@ -154,6 +174,9 @@ impl<E: Entry> ReplicatedLog<E> {
         // If there are no others, nobody knows more.
         if !self.is_alone() {
             self.lost = Some(Lost::default());
+            self.mark(cx);
+        } else if self.may_begin_anew {
+            self.anew = true;
             self.mark(cx);
         }
     }
@@ -191,7 +214,9 @@ impl<E: Entry> ReplicatedLog<E> {
         }
         match message {
             Message::Rejoin { nonce } => self.on_rejoin(from, nonce, machine, cx),
-            Message::Standing { nonce, promised } => self.on_standing(from, nonce, promised, cx),
+            Message::Standing { nonce, promised, is_blank, is_anew } => {
+                self.on_standing(from, nonce, promised, (is_blank, is_anew), cx);
+            }
             _ if self.lost.as_ref().is_some_and(Lost::is_asking) => {}
             Message::Accept { ballot, first, chosen, entries } => {
                 self.on_accept(from, ballot, first, (chosen, entries), machine, cx);
@@ -255,11 +280,11 @@ impl<E: Entry> ReplicatedLog<E> {
         machine: &impl StateMachine<H>,
         cx: &mut Context<'_, H>,
     ) {
-        self.acceptor.trim(self.lost.is_some(), machine, cx);
+        self.acceptor.trim((self.lost.is_some(), self.anew), machine, cx);
     }
 
     pub(super) fn mark<H: Host<Entry = E>>(&mut self, cx: &mut Context<'_, H>) {
-        self.acceptor.mark(self.lost.is_some(), cx);
+        self.acceptor.mark((self.lost.is_some(), self.anew), cx);
     }
 
     /// Promises a higher ballot, durably. The caller decides whether this replica becomes its

@@ -22,6 +22,30 @@ pub(super) struct Lost {
     floor: Ballot,
     /// Whether all have reported.
     has_floor: bool,
+    /// Whether one has something that was accepted before.
+    has_something: bool,
+    /// Whether one says that the group has begun anew.
+    is_anew: bool,
+}
+
+/// What another replica reports.
+pub(super) struct Report {
+    /// The ballot that it has promised.
+    pub(super) promised: Ballot,
+    /// Whether it has nothing.
+    pub(super) is_blank: bool,
+    /// Whether the group has begun anew.
+    pub(super) is_anew: bool,
+}
+
+/// What all others have reported.
+pub(super) struct Heard {
+    /// The first ballot above all that they have promised.
+    pub(super) above: Ballot,
+    /// Whether none of them has anything.
+    pub(super) are_blank: bool,
+    /// Whether the group has begun anew.
+    pub(super) is_anew: bool,
 }
 
 impl Lost {
@@ -47,21 +71,23 @@ impl Lost {
         cx.set_timer(H::timer(Timer::Restore), ASK_AGAIN + 2 * members.group.round_trip());
     }
 
-    /// Handles another replica's report of its promise. If it is the last one, returns the first
-    /// ballot above the floor.
+    /// Handles another replica's report. If it is the last one, returns what all have reported.
     pub(super) fn on_standing(
         &mut self,
         from: NodeId,
         nonce: u64,
-        promised: Ballot,
+        Report { promised, is_blank, is_anew }: Report,
         members: &Members,
-    ) -> Option<Ballot> {
+    ) -> Option<Heard> {
         if !self.is_asking() || self.nonce != nonce {
             return None;
         }
         self.heard.insert(from);
         self.floor = self.floor.max(promised);
+        self.has_something |= !is_blank;
+        self.is_anew |= is_anew;
         self.has_floor = members.others().without(self.heard).is_empty();
-        self.has_floor.then(|| self.floor.next(0))
+        let (are_blank, is_anew) = (!self.has_something, self.is_anew);
+        self.has_floor.then(|| Heard { above: self.floor.next(0), are_blank, is_anew })
     }
 }

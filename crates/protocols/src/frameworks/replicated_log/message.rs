@@ -137,6 +137,10 @@ pub enum Message<E> {
         nonce: u64,
         /// The promised ballot.
         promised: Ballot,
+        /// Whether the sender has lost its disk, too, or its group has begun anew, and it has accepted nothing since.
+        is_blank: bool,
+        /// Whether the group has begun anew, after all its disks were lost.
+        is_anew: bool,
     },
     /// A request for the next part of the state.
     Scan {
@@ -197,6 +201,8 @@ pub enum Record<E> {
         applied: u64,
         /// Whether it does not know what its predecessor promised and accepted.
         lost: bool,
+        /// Whether the group has begun anew, after all its disks were lost.
+        anew: bool,
     },
     /// It has copied a state that contains everything that was chosen below this slot. Entries that
     /// it had accepted there do not matter any more.

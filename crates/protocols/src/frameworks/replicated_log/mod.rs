@@ -20,7 +20,8 @@
 //!
 //! replica that lost its disk                 all others
 //!   | Rejoin(nonce) ---------------------------->|   leaders and candidates take a higher ballot
-//!   |<------------- Standing(nonce, promised) ---|   from all; the highest is its floor
+//!   |<------------- Standing(nonce, promised) ---|   from all; the highest is its floor. They also say whether they
+//!   |                                            |   have lost their disks
 //! ```
 //!
 //! A [`ReplicatedLog`] belongs to an actor, its [`Host`], which has a variant for the log's messages, records and timers. The log
@@ -59,6 +60,12 @@
 //!   taken over, everything below the `base` of a leader above the floor. That leader was elected by `f + 1` others. If an
 //!   entry was chosen with the predecessor's help, one of these knew of it. So the replica then knows everything that its
 //!   predecessor has helped to choose.
+//! - *A group begins anew only if nothing is left.* If its host allows it, a replica that lost its disk takes full part
+//!   with an empty log once all others have reported that they are blank: they have lost their disks, or have begun
+//!   anew, and have accepted nothing since. A replica is not blank as soon as it has helped to choose an entry, nor is
+//!   that entry's leader. So if an entry was chosen in the new log, a later replica that lost its disk hears of it, and
+//!   rejoins as usual. Rounds continue above the wall clock, so ballots of the former log, which may still be on their
+//!   way, are too low.
 //!
 //! # Timing
 //! No promise depends on time. The following rules decide which replica leads when, but never which

@@ -8,8 +8,13 @@ use serried_model::{Key, NodeId};
 
 use super::host::{Host, StateMachine};
 use super::log::{ReplicatedLog, Role};
+use super::lost::{Lost, Report};
 use super::message::{Ballot, Entry, Message, Timer};
 use super::restore::{self, Page, Progress, Restore};
+
+/// A group that begins anew begins with a round that is as high as the wall clock, in units of 2 to the
+/// power of so many microseconds. Elections are further apart, so earlier rounds are lower.
+const CLOCK_SHIFT: u32 = 4;
 
 impl<E: Entry> ReplicatedLog<E> {
     pub(super) fn ask_for_standing<H: Host<Entry = E>>(&mut self, cx: &mut Context<'_, H>) {
@@ -31,8 +36,26 @@ impl<E: Entry> ReplicatedLog<E> {
         if !repeated && matches!(self.role, Role::Leader(_) | Role::Candidate(_)) {
             self.campaign(machine, cx);
         }
-        let promised = self.acceptor.promised();
-        cx.send(from, H::message(Message::Standing { nonce, promised }));
+        // What the other has reported before is not so any more.
+        if !repeated && self.may_begin_anew && self.lost.is_some() {
+            self.lost = Some(Lost::default());
+            self.ask_for_standing(cx);
+        }
+        let (promised, is_blank) = (self.acceptor.promised(), self.is_blank(cx));
+        let is_anew = self.anew;
+        cx.send(from, H::message(Message::Standing { nonce, promised, is_blank, is_anew }));
+    }
+
+    /// Whether it has nothing that a member of the group has ever chosen: it has lost its disk, or the
+    /// group has begun anew, and it has accepted and copied nothing since.
+    fn is_blank<H: Host<Entry = E>>(&self, cx: &mut Context<'_, H>) -> bool {
+        let has_begun = self.lost.is_none() && !self.anew;
+        if !self.may_begin_anew || has_begun || !self.acceptor.is_blank() {
+            return false;
+        }
+        let mut is_empty = true;
+        cx.store().scan(None, 1, &mut |_, state| is_empty &= state.is_empty());
+        is_empty
     }
 
     pub(super) fn on_standing<H: Host<Entry = E>>(
@@ -40,12 +63,22 @@ impl<E: Entry> ReplicatedLog<E> {
         from: NodeId,
         nonce: u64,
         promised: Ballot,
+        (is_blank, is_anew): (bool, bool),
         cx: &mut Context<'_, H>,
     ) {
+        let own_is_blank = self.is_blank(cx);
         let Some(lost) = &mut self.lost else { return };
-        if let Some(above) = lost.on_standing(from, nonce, promised, &self.members) {
-            self.promise(above.max(self.acceptor.promised()), cx);
+        let report = Report { promised, is_blank, is_anew };
+        let Some(heard) = lost.on_standing(from, nonce, report, &self.members) else { return };
+        let mut above = heard.above;
+        self.anew |= heard.is_anew;
+        if heard.are_blank && own_is_blank {
+            (self.lost, self.anew) = (None, true);
+            // Messages of leaders may still be on their way that no disk knows any more.
+            let round = cx.clock().midpoint_us() >> CLOCK_SHIFT;
+            above = above.max(Ballot { round, member: 0 });
         }
+        self.promise(above.max(self.acceptor.promised()), cx);
     }
 
     /// Begins to copy the state of another replica.

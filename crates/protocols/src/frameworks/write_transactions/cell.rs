@@ -47,6 +47,8 @@ pub(super) struct Received {
     pub(super) value: Option<Value>,
     /// The commit time of its transaction at the site that it is from.
     pub(super) stamp: Versionstamp,
+    /// How often that site had been rebuilt.
+    pub(super) era: u32,
 }
 
 /// A version of a key.

@@ -39,6 +39,12 @@ pub(super) enum Event {
     Copied(u16, Versionstamp),
     /// Another site begins to copy.
     TakenBack(u16),
+    /// This site is being rebuilt, or has been.
+    Rebuilds,
+    /// Another site has lost its disks.
+    SiteLost(u16),
+    /// Another site has sent a part of what it had admitted of this one.
+    Restored(u16),
 }
 
 /// The keys, and the transactions.
@@ -141,16 +147,18 @@ impl Machine {
         &mut self,
         key: &Key,
         store: &dyn Store,
-    ) -> (&Versions, Option<&Serving>) {
-        (self.cells.get(&name_of(key), store).versions(), self.serving.as_ref())
+    ) -> (&Versions, &Sites, Option<&Serving>) {
+        (self.cells.get(&name_of(key), store).versions(), &self.sites, self.serving.as_ref())
     }
 
-    /// Whether the admission under way may change what a key has.
-    pub(super) fn may_admit(&mut self, key: &Key, store: &dyn Store) -> bool {
+    /// Whether the admission under way may make a version of a key readable that is later than `than`.
+    pub(super) fn may_admit(&mut self, key: &Key, than: Versionstamp, store: &dyn Store) -> bool {
         let admission = self.serving.as_ref().and_then(|serving| serving.admission);
         let versions = self.cells.get(&name_of(key), store).versions();
-        let is_later = |one: &&Received| one.stamp > versions.latest.stamp();
-        let mut later = versions.received.iter().filter(is_later);
+        let is_later = |one: &&Received| one.stamp > than;
+        let (sites, group) = (&self.sites, &self.group);
+        let is_there = |one: &&Received| !is_lost(one, sites, group);
+        let mut later = versions.received.iter().filter(is_later).filter(is_there);
         match admission.map(|id| self.transactions.get(&id)) {
             None => false,
             Some(Some(Transaction::Prepared { cut, .. })) => later.any(|one| {
@@ -283,8 +291,27 @@ impl Machine {
             }
             let place = of_key.received.partition_point(|other| other.stamp < stamp);
             if of_key.received.get(place).is_none_or(|other| other.stamp != stamp) {
-                of_key.received.insert(place, Received { value: value.clone(), stamp });
+                let site = usize::from(self.group.site_of(stamp.partition()));
+                let era = self.sites.eras.get(site).copied().unwrap_or_default();
+                of_key.received.insert(place, Received { value: value.clone(), stamp, era });
             }
+        }
+    }
+
+    /// Another site had admitted versions that this one has written before it lost them.
+    fn restore(
+        &mut self,
+        versions: &[(Versionstamp, Write)],
+        position: u64,
+        cx: &mut Context<'_, Replica>,
+    ) {
+        for (commit, Write { key, value }) in versions {
+            cx.charge(1);
+            let of_key = self.cells.change(&name_of(key), position, cx.store()).versions_mut();
+            settle(key, of_key, &self.sites, &self.group, &mut self.serving);
+            let (commit, value) = (*commit, value.clone());
+            let version = Version { value, commit, session: 0, elsewhere: None };
+            put(key, version, of_key, &mut self.serving);
         }
     }
 
@@ -343,6 +370,12 @@ impl Machine {
     fn raise(&mut self, stamp: Versionstamp) {
         let bound = stamp.after(ahead(&self.settings));
         self.partition.bound = self.partition.bound.max(bound);
+    }
+
+    /// The clock goes on after all that other sites have seen of this one. Transactions up to that are refused.
+    fn raise_if_rebuilt(&mut self) {
+        self.raise(self.sites.clock_if_rebuilt());
+        self.partition.refused = self.partition.refused.max(self.sites.rebuilt_at);
     }
 
     fn decided(
@@ -430,6 +463,7 @@ fn settle(
     serving: &mut Option<Serving>,
 ) {
     let site = |stamp: Versionstamp| usize::from(group.site_of(stamp.partition()));
+    versions.received.retain(|one| !is_lost(one, sites, group));
     let is_admitted = |one: &Received| one.stamp <= sites.cut_of(one.stamp, group);
     if !versions.received.iter().any(is_admitted) {
         return;
@@ -437,7 +471,7 @@ fn settle(
     let (admitted, received): (Vec<_>, Vec<_>) =
         core::mem::take(&mut versions.received).into_iter().partition(is_admitted);
     versions.received = received;
-    let version = |Received { value, stamp }| {
+    let version = |Received { value, stamp, .. }| {
         let from = serving.as_ref().and_then(|s| s.admitted_from(site(stamp), stamp));
         let commit = from.unwrap_or(sites.cut_at);
         Version { value, commit, session: 0, elsewhere: Some(stamp) }
@@ -449,6 +483,12 @@ fn settle(
     }
 }
 
+/// Whether its site has lost a version before it could be admitted here.
+pub(super) fn is_lost(version: &Received, sites: &Sites, group: &Group) -> bool {
+    let site = usize::from(group.site_of(version.stamp.partition()));
+    sites.is_lost(site, version.stamp, version.era)
+}
+
 /// What two replicas know of a key.
 fn merged(one: &Versions, other: &Versions) -> Versions {
     let (later, earlier) = match one.latest.stamp() < other.latest.stamp() {
@@ -458,10 +498,12 @@ fn merged(one: &Versions, other: &Versions) -> Versions {
     let mut merged = later.clone();
     for received in &earlier.received {
         let place = merged.received.partition_point(|other| other.stamp < received.stamp);
-        let is_there =
-            merged.received.get(place).is_some_and(|other| other.stamp == received.stamp);
-        if !is_there && received.stamp > merged.latest.stamp() {
-            merged.received.insert(place, received.clone());
+        match merged.received.get_mut(place).filter(|other| other.stamp == received.stamp) {
+            Some(same) => same.era = same.era.max(received.era),
+            None if received.stamp > merged.latest.stamp() => {
+                merged.received.insert(place, received.clone());
+            }
+            None => {}
         }
     }
     merged
@@ -546,6 +588,40 @@ impl StateMachine<Replica> for Machine {
                 if !self.has_site(*site)
                     || needs.as_ref().is_some_and(|needs| needs.len() != self.sites.cut.len()) => {}
             Entry::GiveUp(site) | Entry::TakeBack(site, _) if !self.has_site(*site) => {}
+            Entry::Lost { site, .. } | Entry::Restored { site, .. } if !self.has_site(*site) => {}
+            Entry::Rebuild { eras, .. } if eras.len() != self.sites.eras.len() => {}
+            Entry::Rebuild { eras, latest } => {
+                if self.change_sites((chosen.slot, position)) {
+                    let own = usize::from(self.group.site());
+                    self.sites.rebuild(own, eras, *latest);
+                }
+                if is_new {
+                    self.raise_if_rebuilt();
+                }
+                self.events.push_back(Event::Rebuilds);
+            }
+            Entry::Lost { site, era } => {
+                if self.change_sites((chosen.slot, position)) {
+                    self.sites.lose(usize::from(*site), *era, self.mutation);
+                }
+                self.events.push_back(Event::SiteLost(*site));
+            }
+            Entry::Restored { site, next, versions, is_last, latest } => {
+                self.restore(versions, position, cx);
+                if self.change_sites((chosen.slot, position)) {
+                    self.sites.restored(usize::from(*site), next, *is_last, *latest);
+                }
+                if is_new {
+                    self.raise_if_rebuilt();
+                }
+                self.events.push_back(Event::Restored(*site));
+            }
+            Entry::Rebuilt => {
+                if self.change_sites((chosen.slot, position)) {
+                    self.sites.rebuilt();
+                }
+                self.events.push_back(Event::Rebuilds);
+            }
             Entry::Receive { site, to, runs } => {
                 let is_new = self.change_sites((chosen.slot, position));
                 for run in runs {

@@ -65,6 +65,8 @@ pub enum Message {
     Across {
         /// The leader that has sent it. Another replica of the receiver's partition may have passed it on.
         origin: NodeId,
+        /// By site, how often the sender knows it to have been rebuilt.
+        eras: Vec<u32>,
         /// What it has sent.
         across: Across,
     },
@@ -206,6 +208,11 @@ pub enum Answer {
         /// The clock.
         clock: Clock,
     },
+    /// The transaction was requested before the site was rebuilt from others. Its outcome is not known any more.
+    Forgotten {
+        /// The clock.
+        clock: Clock,
+    },
     /// The clock.
     Clock(Clock),
 }
@@ -240,6 +247,7 @@ impl Answer {
             | Answer::Committed { clock, .. }
             | Answer::Undone { clock }
             | Answer::Outdated { clock }
+            | Answer::Forgotten { clock }
             | Answer::Clock(clock) => *clock,
         }
     }
@@ -388,6 +396,45 @@ pub enum Across {
         /// By site, up to when it is admitted.
         cut: Vec<Versionstamp>,
     },
+    /// From a site that has lost all its disks, to the same partition at each other site: what is known there?
+    Ask {
+        /// Names the question.
+        number: u64,
+    },
+    /// The answer. The message says how often each site has been rebuilt.
+    Told {
+        /// That of [`Across::Ask`].
+        number: u64,
+        /// The sender has seen no later versionstamp.
+        latest: Versionstamp,
+    },
+    /// To the leader of the first partition of a site that has lost all its disks: all other sites have answered. By
+    /// site, how often they know it to have been rebuilt.
+    Found(Vec<u32>),
+    /// The answer: begin to rebuild the site. By site, how often it has been rebuilt now.
+    Begin(Vec<u32>),
+    /// From the leader of the first partition of a site, to one whose clock is behind: another one's clock shows this.
+    Clock(Versionstamp),
+    /// From the leader of the first partition of a site: the site is rebuilt, all partitions have all that they lacked.
+    End,
+    /// From a site that is being rebuilt, to the same partition at another site: send what that has admitted of it.
+    Restore {
+        /// The name in the receiver's store after which to begin.
+        after: Option<Vec<u8>>,
+    },
+    /// The answer.
+    Restored {
+        /// That of [`Across::Restore`].
+        after: Option<Vec<u8>>,
+        /// The name after which the next part begins.
+        next: Vec<u8>,
+        /// The versions: the commit time of each, and what it wrote.
+        versions: Vec<(Versionstamp, Write)>,
+        /// Whether it is the last part.
+        is_last: bool,
+        /// The sender has seen no later versionstamp.
+        latest: Versionstamp,
+    },
 }
 
 /// What a partition has of other sites, by site.
@@ -399,6 +446,10 @@ pub struct Report {
     pub waiting: Vec<Vec<Batch>>,
     /// What the partition's clock shows.
     pub shown: Versionstamp,
+    /// Whether the site is being rebuilt, as far as the partition knows.
+    pub is_rebuilding: bool,
+    /// Whether the partition has all that it lacked, if it is so.
+    pub is_ready: bool,
 }
 
 /// An entry of the log.
@@ -482,6 +533,35 @@ pub enum Entry {
     },
     /// All cohorts know the decisions of these transactions.
     Finish(Vec<TransactionId>),
+    /// This site begins to be rebuilt from the others.
+    Rebuild {
+        /// By site, how often it has been rebuilt now.
+        eras: Vec<u32>,
+        /// No other site had seen a later versionstamp.
+        latest: Versionstamp,
+    },
+    /// Another site has lost all its disks. What it has sent and what is not admitted here does not count any more.
+    Lost {
+        /// The site.
+        site: u16,
+        /// How often it has been rebuilt now.
+        era: u32,
+    },
+    /// A part of what another site had admitted of this one.
+    Restored {
+        /// The other site.
+        site: u16,
+        /// As in [`Across::Restored`].
+        next: Vec<u8>,
+        /// As in [`Across::Restored`].
+        versions: Vec<(Versionstamp, Write)>,
+        /// As in [`Across::Restored`].
+        is_last: bool,
+        /// As in [`Across::Restored`].
+        latest: Versionstamp,
+    },
+    /// This site has all that it lacked.
+    Rebuilt,
 }
 
 /// How many bytes the key and the value of a write have.
@@ -499,14 +579,19 @@ impl replicated_log::Entry for Entry {
                 let all = runs.iter().flat_map(|run| &run.transactions);
                 all.flat_map(|one| &one.writes).map(size).sum()
             }
-            Entry::Part { versions, .. } => versions.iter().map(|(_, write)| size(write)).sum(),
+            Entry::Part { versions, .. } | Entry::Restored { versions, .. } => {
+                versions.iter().map(|(_, write)| size(write)).sum()
+            }
             Entry::Finish(ids) => ids.len() * size_of::<TransactionId>(),
             Entry::Lead
             | Entry::Bound { .. }
             | Entry::Refuse(_)
             | Entry::Acknowledged(_)
             | Entry::GiveUp(_)
-            | Entry::TakeBack(..) => 0,
+            | Entry::TakeBack(..)
+            | Entry::Rebuild { .. }
+            | Entry::Lost { .. }
+            | Entry::Rebuilt => 0,
         }
     }
 }

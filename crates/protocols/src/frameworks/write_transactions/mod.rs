@@ -119,4 +119,8 @@ pub enum Mutation {
     PreparedNotNeeded,
     /// A copy is admitted in parts.
     CopyInParts,
+    /// What a site that is lost has sent, and what is not admitted, still counts.
+    UnadmittedKept,
+    /// A site that is being rebuilt serves clients at once.
+    RebuiltAtOnce,
 }

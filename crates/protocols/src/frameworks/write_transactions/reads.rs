@@ -7,9 +7,11 @@ use serried_model::{Key, NodeId, Versionstamp, Write};
 
 use super::Mutation;
 use super::cell::{Received, Transaction, Version, Versions};
+use super::machine::is_lost;
 use super::message::{Answer, Found, Peer, Request, TransactionId, Valid};
 use super::replica::{Client, Cx, QUEUED_AT_MOST, Replica};
 use super::serving::Serving;
+use super::sites::Sites;
 
 /// A read that waits until coordinators have said what has become of pending transactions.
 #[derive(Debug)]
@@ -28,14 +30,15 @@ fn found(version: &Version) -> Found {
 }
 
 /// The latest version of other sites that is admitted with a cut.
-fn admitted<'a>(
+pub(super) fn admitted<'a>(
     versions: &'a Versions,
     cut: &[Versionstamp],
+    sites: &Sites,
     group: &Group,
 ) -> Option<&'a Received> {
     let site = |stamp: Versionstamp| usize::from(group.site_of(stamp.partition()));
     let is_admitted = |one: &&Received| cut.get(site(one.stamp)).is_some_and(|to| one.stamp <= *to);
-    versions.received.iter().rev().find(is_admitted)
+    versions.received.iter().rev().find(|one| is_admitted(one) && !is_lost(one, sites, group))
 }
 
 impl Replica {
@@ -92,18 +95,18 @@ impl Replica {
         is_own: impl Fn(&Version) -> bool,
         store: &dyn Store,
     ) -> Option<Found> {
-        let (versions, serving) = self.machine.versions_and_serving(key, store);
+        let (versions, sites, serving) = self.machine.versions_and_serving(key, store);
         let serving = serving?;
         let latest = &versions.latest;
         let mut admitted_version = None;
         if !versions.received.is_empty() {
-            admitted_version = admitted(versions, serving.cut(at)?, &self.group);
+            admitted_version = admitted(versions, serving.cut(at)?, sites, &self.group);
         }
         let is_before_admitted = |version: &Version| {
             admitted_version.is_some_and(|admitted| version.stamp() < admitted.stamp)
         };
         let admitted_found = || {
-            let Received { value, stamp } = admitted_version?;
+            let Received { value, stamp, .. } = admitted_version?;
             let site = usize::from(self.group.site_of(stamp.partition()));
             let commit = serving.admitted_from(site, *stamp)?;
             Some(Found { value: value.clone(), commit, elsewhere: Some(*stamp) })
@@ -136,7 +139,7 @@ impl Replica {
             let Some(found) = self.version(key, clock.shown, true, |_| true, cx.store()) else {
                 return;
             };
-            let may_admit = self.machine.may_admit(key, cx.store());
+            let may_admit = self.machine.may_admit(key, found.stamp(), cx.store());
             let serving = self.machine.serving.as_ref();
             let pending = serving.map_or(&[][..], |s| s.pending(key)).iter();
             let admission = serving.and_then(Serving::admission_since).filter(|_| may_admit);
@@ -177,7 +180,11 @@ impl Replica {
         }
         // It may commit up to then.
         if serving.admission_since().is_some_and(|since| since <= at) {
-            is_undurable |= keys.iter().any(|key| self.machine.may_admit(key, cx.store()));
+            for key in keys {
+                let version = self.version(key, at, true, |_| false, cx.store());
+                let than = version.map(|found| found.stamp()).unwrap_or_default();
+                is_undurable |= self.machine.may_admit(key, than, cx.store());
+            }
         }
         if is_undurable {
             return self.park(client);

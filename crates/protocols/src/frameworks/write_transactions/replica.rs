@@ -137,6 +137,9 @@ impl Replica {
         mutation: Mutated<Mutation>,
     ) -> Replica {
         let mut log = ReplicatedLog::new(id, group.clone(), settings);
+        if group.sites() > 1 {
+            log = log.that_may_begin_anew();
+        }
         if mutation.is(Mutation::AcknowledgedByLeaderAlone) {
             log = log.with_quorum(1);
         }
@@ -170,6 +173,11 @@ impl Replica {
         self.leads.is_some() && self.machine.serving.is_some()
     }
 
+    /// Whether it leads, and clients can be served: the site is not being rebuilt.
+    fn serves_clients(&self) -> bool {
+        self.is_serving() && !self.is_rebuilding()
+    }
+
     /// After how long something is sent again.
     pub(super) fn period(&self) -> Duration {
         self.settings.election_timeout()
@@ -195,7 +203,7 @@ impl Replica {
     fn on_request(&mut self, client: Client, cx: &mut Cx<'_>) {
         // Only writes wait for room in the log.
         let reads = !matches!(client.request, Request::Write { .. });
-        let at_once = self.is_serving() && (reads || self.queue.is_empty());
+        let at_once = self.serves_clients() && (reads || self.queue.is_empty());
         let waits = if at_once { self.handle(client, cx) } else { Some(client) };
         waits.into_iter().for_each(|client| self.wait(client));
     }
@@ -316,7 +324,11 @@ impl Replica {
         // Whoever leads refuses it, since the log says so.
         if id.requested <= refused {
             let clock = self.clock(cx);
-            Self::answer(to, Answer::Outdated { clock }, cx);
+            let answer = match id.requested <= self.machine.sites.rebuilt_at {
+                true => Answer::Forgotten { clock },
+                false => Answer::Outdated { clock },
+            };
+            Self::answer(to, answer, cx);
             // It never will be prepared here.
             if let [coordinator, _, ..] = participants[..]
                 && coordinator != cx.id().partition()
@@ -405,6 +417,9 @@ impl Replica {
             Event::Received(site) => self.on_received(site, cx),
             Event::Copied(site, to) => self.on_part_kept(site, to, cx),
             Event::TakenBack(site) => self.on_taken_back(site, cx),
+            Event::Rebuilds => self.on_rebuilds(cx),
+            Event::SiteLost(site) => self.on_site_lost(site),
+            Event::Restored(site) => self.on_part_restored(site, cx),
             Event::Raised => {
                 self.released.extend(self.parked.drain(..));
                 for (from, peer) in core::mem::take(&mut self.postponed) {
@@ -456,7 +471,8 @@ impl Replica {
                 has_handled = true;
             }
             has_handled |= self.propose_stalled(cx);
-            let mut queued = if self.stalled.is_empty() { self.queue.len() } else { 0 };
+            let has_room = self.stalled.is_empty() && !self.is_rebuilding();
+            let mut queued = if has_room { self.queue.len() } else { 0 };
             loop {
                 let next = self.released.pop_front();
                 let is_released = next.is_some();
@@ -567,7 +583,9 @@ impl Actor for Replica {
             }
             Message::Peer(peer) => self.receive(from, from, peer, cx),
             Message::PassedOn { origin, peer } => self.receive(from, origin, peer, cx),
-            Message::Across { origin, across } => self.receive_across(from, origin, across, cx),
+            Message::Across { origin, eras, across } => {
+                self.receive_across(from, origin, (eras, across), cx);
+            }
             Message::Log(message) => {
                 self.log.on_message(from, message, &mut self.machine, cx);
             }
@@ -592,7 +610,7 @@ impl Actor for Replica {
     ) -> bool {
         let Message::Request { number, clock, request } = message else { return false };
         let client = Client::new(from, number, clock, request);
-        if !self.is_serving() || self.check(&client, cx).is_err() {
+        if !self.serves_clients() || self.check(&client, cx).is_err() {
             return false;
         }
         match &client.request {
@@ -671,6 +689,8 @@ impl Actor for Replica {
             each("sites_without_backlog", given_up.count() as u64);
             each("site_behind_ms", self.exchange.behind.as_millis() as u64);
             each("site_backlog_bytes", self.machine.outbox.bytes() as u64);
+            each("site_rebuilding", u64::from(self.is_rebuilding()));
+            each("site_torn", u64::from(self.machine.sites.is_torn()));
         }
     }
 }
@@ -696,7 +716,10 @@ impl Recover for Replica {
     }
 
     fn standing(&self) -> Standing {
-        self.log.standing()
+        match self.log.standing() {
+            Standing::Full if self.is_rebuilding() => Standing::Rejoining { keys: 0 },
+            standing => standing,
+        }
     }
 
     fn stored(value: &Value) -> Vec<u8> {

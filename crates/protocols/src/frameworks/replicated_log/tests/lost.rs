@@ -115,3 +115,87 @@ fn the_log_is_kept_for_records_that_are_out_of_order() {
     slots.apply_next();
     assert_eq!(slots.needs_log_from(), Some(5));
 }
+
+/// A group that may begin anew, with an entry, all of whose disks are then lost but those of `intact`.
+fn lost_but(intact: &[usize]) -> Net {
+    let mut net = Net::that_may_begin_anew();
+    net.propose(0, 7);
+    net.settle();
+    let late = net.network_of_leader(9);
+    for member in (0..3).filter(|member| !intact.contains(member)) {
+        net.lose(member);
+    }
+    net.network.extend(late);
+    for _ in 0..5 {
+        net.settle();
+        net.wait(Duration::from_secs(3));
+        (0..3).for_each(|member| net.timer(member, Timer::Restore));
+        (0..3).for_each(|member| net.timer(member, Timer::Elect));
+    }
+    net.settle();
+    net
+}
+
+#[test]
+fn a_group_begins_anew_once_all_its_disks_are_lost_and_not_before() {
+    let mut net = lost_but(&[]);
+    let leader = (0..3).find(|member| net.leads(*member)).expect("it has begun anew");
+    assert!((0..3).all(|member| net.nodes[member].log.is_anew()));
+    net.propose(leader, 1);
+    net.settle();
+    net.beat(leader);
+    assert_eq!(
+        [0, 1, 2].map(|member| net.sums(member)),
+        [1; 3],
+        "nothing of the former log is left"
+    );
+    let net = lost_but(&[1]);
+    assert!((0..3).all(|member| !net.leads(member) && !net.nodes[member].log.is_anew()));
+    let mut net = lost_but(&[0, 2]);
+    net.elect(0);
+    net.beat(0);
+    assert_eq!([0, 1, 2].map(|member| net.sums(member)), [7 + 9; 3]);
+    assert!((0..3).all(|member| !net.nodes[member].log.is_anew()));
+}
+
+#[test]
+fn a_disk_that_is_lost_in_a_group_that_has_begun_anew_is_replaced_as_usual() {
+    let mut net = lost_but(&[]);
+    let leader = (0..3).find(|member| net.leads(*member)).expect("it has begun anew");
+    let other = (leader + 1) % 3;
+    net.away = set(&[((leader + 2) % 3) as u64]);
+    net.propose(leader, 1);
+    net.settle();
+    // The leader and this one have chosen it. The third one has nothing.
+    net.lose(other);
+    net.away = NodeSet::EMPTY;
+    for _ in 0..3 {
+        net.settle();
+        net.wait(Duration::from_secs(1));
+        (0..3).for_each(|member| net.timer(member, Timer::Restore));
+        (0..3).for_each(|member| net.timer(member, Timer::Elect));
+        net.timer(leader, Timer::Lead);
+    }
+    net.settle();
+    assert!(net.nodes[other].log.is_anew(), "another replica has said so");
+    assert_eq!([0, 1, 2].map(|member| net.sums(member)), [1; 3]);
+    net.restart(other);
+    assert!(net.nodes[other].log.is_anew());
+}
+
+#[test]
+fn a_replica_with_a_part_of_the_former_state_prevents_a_group_from_beginning_anew() {
+    let mut net = Net::that_may_begin_anew();
+    net.propose(0, 7);
+    net.settle();
+    (0..3).for_each(|member| net.lose(member));
+    // It had begun to copy, and was started again since.
+    let (key, state) = (Key::from(1u64.to_be_bytes()), encode_cell(&(1u64, 7u64)));
+    net.nodes[1].store.put(key.as_bytes(), Some(&state));
+    for _ in 0..3 {
+        net.settle();
+        net.wait(Duration::from_secs(3));
+        (0..3).for_each(|member| net.timer(member, Timer::Restore));
+    }
+    assert!((0..3).all(|member| !net.nodes[member].log.is_anew()));
+}

@@ -63,9 +63,12 @@ fn what_was_answered_to_an_earlier_run_of_a_lost_replica_does_not_count() {
     let mut net = lost(&[1]);
     let is_asking = |net: &Net| net.nodes[2].log.lost.as_ref().is_some_and(|lost| lost.is_asking());
     let (nonce, promised) = (net.nodes[2].log.acceptor.incarnation(), Ballot::NONE.next(0));
-    answer(&mut net, Message::Standing { nonce: nonce ^ 1, promised });
+    answer(
+        &mut net,
+        Message::Standing { nonce: nonce ^ 1, promised, is_blank: false, is_anew: false },
+    );
     assert!(is_asking(&net), "that was another question");
-    answer(&mut net, Message::Standing { nonce, promised });
+    answer(&mut net, Message::Standing { nonce, promised, is_blank: false, is_anew: false });
     assert!(!is_asking(&net));
 }
 

@@ -35,9 +35,13 @@ struct Bare {
 }
 
 impl Bare {
-    fn new(id: NodeId, settings: &Settings) -> Bare {
+    fn new(id: NodeId, settings: &Settings, may_begin_anew: bool) -> Bare {
         let group = Group::new(3, Duration::from_millis(1));
-        Bare { log: ReplicatedLog::new(id, group, settings), sums: Sums(Cells::new(100)) }
+        let mut log = ReplicatedLog::new(id, group, settings);
+        if may_begin_anew {
+            log = log.that_may_begin_anew();
+        }
+        Bare { log, sums: Sums(Cells::new(100)) }
     }
 }
 
@@ -134,23 +138,35 @@ impl StateMachine<Bare> for Sums {
 struct Net {
     net: testing::Net<Bare>,
     settings: Settings,
+    may_begin_anew: bool,
 }
 
 derefs_to_net!([] Net, net: testing::Net<Bare>);
 
 impl Net {
     /// Creates three replicas. The first leads.
-    fn led(settings: Settings) -> Net {
-        let mut net = testing::Net::new(1, 3, |id| Bare::new(id, &settings));
+    fn led(settings: Settings, may_begin_anew: bool) -> Net {
+        let mut net = testing::Net::new(1, 3, |id| Bare::new(id, &settings, may_begin_anew));
         net.now = 1;
         net.start();
-        let mut net = Net { net, settings };
+        let mut net = Net { net, settings, may_begin_anew };
         net.settle();
         net
     }
 
     fn new() -> Net {
-        Net::led(Settings::default())
+        Net::led(Settings::default(), false)
+    }
+
+    fn that_may_begin_anew() -> Net {
+        Net::led(Settings::default(), true)
+    }
+
+    /// The messages with which the first replica, which leads, proposes an entry. They are still on their way.
+    fn network_of_leader(&mut self, number: u64) -> Vec<(NodeId, NodeId, Message<Add>)> {
+        self.propose(0, number);
+        self.timer(0, Timer::Flush);
+        self.network.drain(..).collect()
     }
 
     fn act<T>(
@@ -207,7 +223,7 @@ impl Net {
 
     /// Stops a replica and starts it again with its disk.
     fn restart(&mut self, member: usize) {
-        let fresh = Bare::new(NodeId(member as u64), &self.settings);
+        let fresh = Bare::new(NodeId(member as u64), &self.settings, self.may_begin_anew);
         self.net.restart(member, fresh);
     }
 
@@ -221,7 +237,7 @@ impl Net {
     /// Replaces a replica whose disk is lost.
     fn lose(&mut self, member: usize) {
         self.network.retain(|(from, to, _)| from.member() != member && to.member() != member);
-        let fresh = Bare::new(NodeId(member as u64), &self.settings);
+        let fresh = Bare::new(NodeId(member as u64), &self.settings, self.may_begin_anew);
         self.net.replace(member, fresh);
     }
 }
@@ -265,7 +281,7 @@ fn entries_that_come_in_one_turn_go_in_one_message() {
 
 #[test]
 fn a_thrifty_leader_sends_to_the_nearest_and_to_all_once_one_is_slow() {
-    let mut net = Net::led(Settings { thrifty: true, ..Settings::default() });
+    let mut net = Net::led(Settings { thrifty: true, ..Settings::default() }, false);
     let accepts = |net: &Net| -> Vec<u64> {
         let accepts = net.network.iter().filter(|(_, _, m)| matches!(m, Message::Accept { .. }));
         accepts.map(|(_, to, _)| to.0).collect()

@@ -182,7 +182,7 @@ fn entries_of_a_followers_former_run_do_not_count() {
 #[test]
 fn memory_and_log_stay_small_while_a_replica_is_down() {
     let settings = Settings { resident_keys: 50, ..Settings::default() };
-    let mut net = Net::led(settings);
+    let mut net = Net::led(settings, false);
     net.away = set(&[2]);
     let mut sum = 0;
     for number in 0..2000 {

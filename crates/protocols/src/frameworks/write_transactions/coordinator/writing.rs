@@ -134,6 +134,7 @@ impl Coordinator {
         let Task::Write(writing) = &mut running.task else { return false };
         match answer {
             Answer::Committed { commit, .. } => writing.commit = Some(commit),
+            Answer::Forgotten { .. } => writing.is_outdated = true,
             Answer::Undone { .. } | Answer::Outdated { .. } => {
                 let is_undone = matches!(answer, Answer::Undone { .. });
                 let age = writing.id.map_or(Duration::ZERO, |(_, since)| now.since(since));

@@ -122,6 +122,7 @@ impl Replica {
             cut.iter().all(|to| *to < id.requested) && id.session & ADMISSION == ADMISSION;
         let is_possible = serving.is_possible(id.requested, now) && is_later;
         if !is_here
+            || self.exchange.rebuilding.is_losing_any()
             || !is_possible
             || is_known
             || serving.admission.is_some()

@@ -5,10 +5,10 @@
 use core::time::Duration;
 
 use serried_actor::Timestamp;
-use serried_model::{Versionstamp, Write};
+use serried_model::{Value, Versionstamp, Write};
 use serried_parts::decode_cell;
 
-use super::super::cell::{Cell, before_transactions};
+use super::super::cell::{Cell, Versions, before_transactions};
 use super::super::message::{Across, Entry};
 use super::super::replica::{Cx, Replica};
 use super::{Copy, SENT_AT_ONCE};
@@ -49,6 +49,9 @@ impl Replica {
     /// Begins a copy for a site that has what has committed here up to `has`, or goes on with one.
     pub(super) fn begin_copy(&mut self, site: usize, has: Versionstamp, cx: &mut Cx<'_>) {
         let sites = &self.machine.sites;
+        if sites.lacks_own() {
+            return;
+        }
         let mut to = Some(sites.acknowledged[site]);
         if sites.given_up[site] {
             let safe = self.clock(cx).safe;
@@ -74,10 +77,27 @@ impl Replica {
     /// Reads the part after a name from the store.
     fn read_part(&mut self, has: Versionstamp, after: Option<Vec<u8>>, cx: &mut Cx<'_>) -> Part {
         let (own, group) = (self.group.site(), self.group.clone());
+        let (last, versions, has_more) = self.read_versions(after.clone(), cx, |versions| {
+            let (stamp, value) = (versions.latest.stamp(), &versions.latest.value);
+            let is_own = group.site_of(stamp.partition()) == own;
+            (stamp > has && is_own).then(|| (stamp, value.clone()))
+        });
+        let needs = (!has_more).then(|| self.machine.sites.needed.clone());
+        Part { after, next: last.unwrap_or_default(), versions, needs }
+    }
+
+    /// Reads what is wanted of some of the keys after a name in the store. Returns the name of the last one, the versions,
+    /// and whether there are more keys.
+    pub(super) fn read_versions(
+        &self,
+        after: Option<Vec<u8>>,
+        cx: &mut Cx<'_>,
+        wanted: impl Fn(&Versions) -> Option<(Versionstamp, Option<Value>)>,
+    ) -> (Option<Vec<u8>>, Vec<(Versionstamp, Write)>, bool) {
         // Where little is kept for other sites, little is sent at once.
         let kept = usize::try_from(self.settings.site_backlog_bytes).unwrap_or(SENT_AT_ONCE);
         let at_once = kept.clamp(LEAST_BYTES, SENT_AT_ONCE);
-        let (mut last, mut versions, mut bytes) = (after.clone(), Vec::new(), 0);
+        let (mut last, mut versions, mut bytes) = (after, Vec::new(), 0);
         let mut has_more = true;
         // Few keys may have changed.
         for _ in 0..SCANS {
@@ -86,11 +106,9 @@ impl Replica {
                 last = Some(name.to_vec());
                 let Some(key) = key_of_name(name).filter(|_| !state.is_empty()) else { return };
                 let Cell::Key(of_key) = decode_cell(state) else { return };
-                let latest = of_key.latest;
-                let stamp = latest.stamp();
-                if stamp > has && group.site_of(stamp.partition()) == own {
+                if let Some((stamp, value)) = wanted(&of_key) {
                     bytes += state.len();
-                    versions.push((stamp, Write { key, value: latest.value }));
+                    versions.push((stamp, Write { key, value }));
                 }
             });
             // Transactions and other things come after all keys.
@@ -101,8 +119,7 @@ impl Replica {
                 break;
             }
         }
-        let needs = (!has_more).then(|| self.machine.sites.needed.clone());
-        Part { after, next: last.unwrap_or_default(), versions, needs }
+        (last, versions, has_more)
     }
 
     /// Sends the part on its way, at first or again.

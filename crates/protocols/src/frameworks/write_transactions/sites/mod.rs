@@ -37,12 +37,17 @@
 //! site up that lacks most. When that site can be reached again, it copies the latest versions of all keys that have
 //! changed. While it does so, it reads what it had. It admits the copy as a whole.
 //!
+//! # A site that is lost
+//! If a site loses the disks of all its nodes, it is rebuilt from the others. [`rebuilding`] says how.
+//!
+//! # Deleted keys
 //! Deleted keys keep the commit time of the deletion. So a write of another site that comes late, and has an earlier
 //! one, does not bring them back.
 
 mod admitting;
 mod copying;
 mod reaching;
+mod rebuilding;
 mod receiving;
 mod sending;
 mod state;
@@ -92,6 +97,8 @@ pub(super) struct Exchange {
     pub(super) behind: Duration,
     /// When the log was told last what other sites have.
     acknowledged_at: Option<Timestamp>,
+    /// Sites that have lost their disks.
+    rebuilding: rebuilding::Rebuilding,
 }
 
 impl Exchange {
@@ -134,7 +141,8 @@ impl Replica {
     pub(super) fn send_across(&self, partition: u16, across: Across, cx: &mut Cx<'_>) {
         let other = NodeId::replica(partition, self.repeated % self.group.size());
         let to = *self.leaders.get(&partition).unwrap_or(&other);
-        cx.send_before_durable(to, Message::Across { origin: cx.id(), across });
+        let eras = self.machine.sites.eras.clone();
+        cx.send_before_durable(to, Message::Across { origin: cx.id(), eras, across });
     }
 
     /// Sends something to the leader of the same partition at another site.
@@ -148,15 +156,18 @@ impl Replica {
         &mut self,
         from: NodeId,
         origin: NodeId,
-        across: Across,
+        (eras, across): (Vec<u32>, Across),
         cx: &mut Cx<'_>,
     ) {
         let (is_direct, own) = (from == origin, cx.id().partition());
         let site = self.group.site_of(origin.partition());
         let is_sound = match across {
-            Across::Report(_) | Across::Admit { .. } => {
-                self.group.contains(origin) && origin.partition() != own
-            }
+            Across::Report(_)
+            | Across::Admit { .. }
+            | Across::Found(_)
+            | Across::Begin(_)
+            | Across::Clock(_)
+            | Across::End => self.group.contains(origin) && origin.partition() != own,
             _ => {
                 self.group.is_elsewhere(origin)
                     && self.group.counterpart(own, site) == origin.partition()
@@ -168,17 +179,17 @@ impl Replica {
         }
         if self.is_serving() {
             self.leaders.insert(origin.partition(), origin);
-            return self.on_across(origin, across, cx);
+            return self.on_across(origin, (&eras, across), cx);
         }
         // It is not passed on again: two replicas could send it back and forth.
         if let Some(leader) = self.log.leader(cx.now()).filter(|_| is_direct)
             && leader != cx.id()
         {
-            cx.send_before_durable(leader, Message::Across { origin, across });
+            cx.send_before_durable(leader, Message::Across { origin, eras, across });
         }
     }
 
-    fn on_across(&mut self, from: NodeId, across: Across, cx: &mut Cx<'_>) {
+    fn on_across(&mut self, from: NodeId, (eras, across): (&[u32], Across), cx: &mut Cx<'_>) {
         let site = usize::from(self.group.site_of(from.partition()));
         let sites = usize::from(self.group.sites());
         let is_sound = match &across {
@@ -193,10 +204,15 @@ impl Replica {
                     && batches.all(|batch| batch.needs.len() == sites)
             }
             Across::Admit { cut, .. } => cut.len() == sites,
+            Across::Found(eras) | Across::Begin(eras) => eras.len() == sites,
             _ => true,
         };
-        if !is_sound {
+        if !is_sound || eras.len() != sites {
             return cx.reject(|| format!("{from} speaks of another number of sites"));
+        }
+        let Some(across) = self.on_lost_sites(from, (eras, across), cx) else { return };
+        if self.must_rebuild() || !self.is_of_this_era(from.partition(), eras, cx) {
+            return;
         }
         match across {
             Across::Ship { epoch, after, to, runs, cut } => {
@@ -212,10 +228,19 @@ impl Replica {
             Across::Report(report) => {
                 let first = self.group.all_partitions().start;
                 if cx.id().partition() == first {
+                    self.tell_end(from.partition(), report.is_rebuilding, cx);
+                    self.tell_clock(from.partition(), report.shown, cx);
                     self.exchange.reports.insert(from.partition(), (cx.now(), report));
                     self.admit_if_ready(cx);
                 }
             }
+            Across::End => self.on_end(from.partition(), cx),
+            Across::Clock(shown) => self.take_over_possible(shown, cx),
+            Across::Restore { after } => self.on_restore(site, after, cx),
+            Across::Restored { after, next, versions, is_last, latest } => {
+                self.on_restored(site, (after, next, is_last), versions, latest, cx);
+            }
+            Across::Ask { .. } | Across::Told { .. } | Across::Found(_) | Across::Begin(_) => {}
             Across::Admit { id, cut } => {
                 if from.partition() == self.group.all_partitions().start {
                     self.prepare_admission(id, cut, cx);
@@ -226,6 +251,11 @@ impl Replica {
 
     /// It is time to send what has committed, and to admit what others have sent.
     pub(super) fn exchange(&mut self, cx: &mut Cx<'_>) {
+        if self.must_rebuild() {
+            return self.look_for_sites(cx);
+        }
+        self.lose_sites(cx);
+        self.restore(cx);
         self.ship(cx);
         self.acknowledge(cx);
         self.report(cx);

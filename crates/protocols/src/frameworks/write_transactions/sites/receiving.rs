@@ -10,6 +10,9 @@ use super::super::replica::{Cx, Replica};
 /// What a partition has is reported again after so long, although it is the same.
 const REPORTED_EVERY: Duration = Duration::from_millis(100);
 
+/// How far the clocks of a site's partitions are apart at most before they are set.
+const APART_AT_MOST: Duration = Duration::from_millis(100);
+
 /// What a site has sent.
 #[derive(Debug)]
 pub(super) struct Receiving {
@@ -108,7 +111,8 @@ impl Replica {
     fn report_of_own(&self, shown: Versionstamp) -> Report {
         let all = self.machine.sites.cut.len();
         let (here, waiting) = (vec![Versionstamp::ZERO; all], vec![Vec::new(); all]);
-        let mut report = Report { here, waiting, shown };
+        let (is_rebuilding, is_ready) = (self.machine.sites.is_rebuilding(), self.is_ready());
+        let mut report = Report { here, waiting, shown, is_rebuilding, is_ready };
         for site in self.other_sites() {
             report.here[site] = self.durable_of(site);
             report.waiting[site] = self.machine.sites.summary(site);
@@ -129,7 +133,8 @@ impl Replica {
         let (at, reported) = &self.exchange.reported;
         let is_old = at.is_none_or(|at| now.since(at) >= REPORTED_EVERY);
         let report = self.report_of_own(self.clock(cx).shown);
-        if !is_old && (&report.here, &report.waiting) == (&reported.here, &reported.waiting) {
+        let is_same = Report { shown: reported.shown, ..report.clone() } == *reported;
+        if !is_old && is_same {
             return;
         }
         self.exchange.reported = (Some(now), report.clone());
@@ -138,6 +143,24 @@ impl Replica {
             self.exchange.reports.insert(first, (now, report));
         } else {
             self.send_across(first, Across::Report(report), cx);
+        }
+    }
+
+    /// The first partition takes over the clocks of the others, and they take over its clock. What was received can only
+    /// be admitted up to what all clocks show, and without clients nobody else brings them together.
+    pub(super) fn tell_clock(&mut self, partition: u16, shown: Versionstamp, cx: &mut Cx<'_>) {
+        self.take_over_possible(shown, cx);
+        let own = self.clock(cx).shown;
+        if own.since(shown) > APART_AT_MOST {
+            self.send_across(partition, Across::Clock(own), cx);
+        }
+    }
+
+    /// The clock shows at least this, if it is not of the far future.
+    pub(super) fn take_over_possible(&mut self, stamp: Versionstamp, cx: &mut Cx<'_>) {
+        let now = cx.now();
+        if self.machine.serving.as_ref().is_some_and(|s| s.is_possible(stamp, now)) {
+            self.take_over(stamp, cx);
         }
     }
 

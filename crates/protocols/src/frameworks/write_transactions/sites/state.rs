@@ -1,19 +1,25 @@
 //! What replicas know of other sites.
 
+use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 use serried_actor::Group;
 use serried_model::{Versionstamp, Write};
 
+use super::super::Mutation;
 use super::super::message::{Batch, Outgoing, Run, size};
+use crate::Mutated;
 
 /// How many batches wait to be admitted at most. Then early ones are put together.
 const BATCHES_AT_MOST: usize = 4096;
 /// So many of the latest are not put together.
 const LATEST: usize = 16;
 
-/// What the log says of other sites, by site. All times only rise.
+/// By how much the clock of a site that is rebuilt is ahead of what others have seen of it.
+const CLOCK_AHEAD: Duration = Duration::from_secs(60);
+
+/// What the log says of other sites, by site. All times only rise, unless a site loses its disks.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(in super::super) struct Sites {
     /// The slot after that of the last entry of the log that has changed it.
@@ -36,6 +42,26 @@ pub(in super::super) struct Sites {
     pub(in super::super) given_up: Vec<bool>,
     /// What has committed here up to this, and is not in the outbox, is not kept any more.
     pub(in super::super) dropped: Versionstamp,
+    /// How often the site was rebuilt, as far as it is known here.
+    pub(in super::super) eras: Vec<u32>,
+    /// When the site was rebuilt: how often it had been then, and what was admitted of it before.
+    losses: Vec<Vec<(u32, Versionstamp)>>,
+    /// While this site is being rebuilt: what the site has sent of what it had admitted of this one.
+    pub(in super::super) restoring: Vec<Option<Restoring>>,
+    /// Another site has lost its disks when it had sent only a part of what it had admitted of this one. So what is here
+    /// is not whole.
+    is_torn: bool,
+    /// Transactions that were requested up to this have perhaps committed before this site was rebuilt.
+    pub(in super::super) rebuilt_at: Versionstamp,
+}
+
+/// What another site has sent of what it had admitted of this one, while this one is being rebuilt.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(in super::super) struct Restoring {
+    /// The name in the other site's store after which the next part begins.
+    pub(in super::super) after: Option<Vec<u8>>,
+    /// Once it has sent all: this site lacks what has committed there up to this.
+    pub(in super::super) lacks: Option<Versionstamp>,
 }
 
 /// What is here of a copy of another site's versions.
@@ -110,7 +136,95 @@ impl Sites {
             acknowledged: vec![Versionstamp::ZERO; sites],
             given_up: vec![false; sites],
             dropped: Versionstamp::ZERO,
+            eras: vec![0; sites],
+            losses: vec![Vec::new(); sites],
+            restoring: vec![None; sites],
+            is_torn: false,
+            rebuilt_at: Versionstamp::ZERO,
         }
+    }
+
+    /// This site, `own`, begins to be rebuilt.
+    pub(in super::super) fn rebuild(&mut self, own: usize, eras: &[u32], latest: Versionstamp) {
+        if eras[own] <= self.eras[own] {
+            return;
+        }
+        self.eras = eras.to_vec();
+        self.rebuilt_at = latest;
+        for site in (0..self.eras.len()).filter(|site| *site != own) {
+            self.restoring[site] = Some(Restoring::default());
+            self.given_up[site] = true;
+        }
+    }
+
+    /// A part is here of what another site had admitted of this one.
+    pub(in super::super) fn restored(
+        &mut self,
+        site: usize,
+        next: &[u8],
+        is_last: bool,
+        latest: Versionstamp,
+    ) {
+        self.rebuilt_at = self.rebuilt_at.max(latest);
+        if let Some(restoring) = &mut self.restoring[site] {
+            restoring.after = Some(next.to_vec());
+            restoring.lacks = is_last.then_some(latest);
+        }
+    }
+
+    /// This site has all that it lacked.
+    pub(in super::super) fn rebuilt(&mut self) {
+        self.restoring.fill(None);
+        self.is_torn = false;
+    }
+
+    /// Whether another site has sent only a part of what it had admitted of this one, and can't send the rest.
+    pub(in super::super) fn is_torn(&self) -> bool {
+        self.is_torn
+    }
+
+    /// What the clock shows at least, if this site was rebuilt.
+    pub(in super::super) fn clock_if_rebuilt(&self) -> Versionstamp {
+        match self.rebuilt_at {
+            Versionstamp::ZERO => Versionstamp::ZERO,
+            at => at.after(CLOCK_AHEAD),
+        }
+    }
+
+    /// Whether this site is being rebuilt.
+    pub(in super::super) fn is_rebuilding(&self) -> bool {
+        self.restoring.iter().any(Option::is_some)
+    }
+
+    /// Whether this site still lacks something that it has written itself.
+    pub(super) fn lacks_own(&self) -> bool {
+        self.restoring.iter().flatten().any(|restoring| restoring.lacks.is_none())
+    }
+
+    /// Another site has lost its disks. What was not admitted of it by now, it does not know any more.
+    pub(in super::super) fn lose(&mut self, site: usize, era: u32, mutation: Mutated<Mutation>) {
+        if era <= self.eras[site] {
+            return;
+        }
+        self.eras[site] = era;
+        if mutation.is(Mutation::UnadmittedKept) {
+            return;
+        }
+        let cut = self.cut[site];
+        self.losses[site].push((era, cut));
+        self.received[site] = cut;
+        self.waiting[site].clear();
+        self.copies[site] = None;
+        if let Some(restoring) = &mut self.restoring[site] {
+            self.is_torn |= *restoring != Restoring::default();
+            *restoring = Restoring::default();
+        }
+    }
+
+    /// Whether the site of a version has lost it before it could be admitted here.
+    pub(in super::super) fn is_lost(&self, site: usize, stamp: Versionstamp, era: u32) -> bool {
+        let Some(losses) = self.losses.get(site) else { return false };
+        losses.iter().any(|(after, cut)| era < *after && *cut < stamp)
     }
 
     /// The entry of a slot changes this. Returns false if it has done so before.
@@ -132,6 +246,7 @@ impl Sites {
         times.iter().all(|times| times.len() == sites)
             && batches.map(|batch| batch.needs.len()).all(|needs| needs == sites)
             && [self.waiting.len(), self.copies.len(), self.given_up.len()] == [sites; 3]
+            && [self.eras.len(), self.losses.len(), self.restoring.len()] == [sites; 3]
     }
 
     /// An admission has committed.
@@ -348,5 +463,58 @@ mod tests {
         );
         let needs = |batch: &Batch| batch.needs[0].0 + 5 == batch.last.0;
         assert!(summary.iter().all(needs), "each needs what its last one needs");
+    }
+
+    #[test]
+    fn a_copy_reaches_to_the_latest_of_all_its_parts() {
+        let mut sites = Sites::new(3);
+        let copy = |after: u8, latest| Copy {
+            to: Versionstamp(10),
+            after: vec![after],
+            latest: Versionstamp(latest),
+        };
+        let needs = vec![Versionstamp(1); 3];
+        sites.copy(1, copy(1, 20), None, true);
+        sites.copy(1, copy(2, 5), None, true);
+        sites.copy(1, copy(3, 7), Some(&needs), true);
+        let last = sites.waiting[1].back().expect("it waits");
+        assert_eq!(
+            (last.first, last.last, last.is_copy),
+            (Versionstamp(1), Versionstamp(20), true)
+        );
+        assert_eq!(sites.received[1], Versionstamp(10));
+    }
+
+    #[test]
+    fn what_was_not_admitted_of_a_site_before_it_was_lost_is_lost_and_what_came_later_is_not() {
+        let mut sites = Sites::new(3);
+        sites.receive(1, Versionstamp(10), batch(3, 7));
+        sites.admit(&[Versionstamp(0), Versionstamp(5), Versionstamp(0)], Versionstamp(50));
+        sites.lose(1, 1, Mutated::NONE);
+        assert_eq!((sites.received[1], sites.waiting[1].len()), (Versionstamp(5), 0));
+        let is_lost = |sites: &Sites, stamp, era| sites.is_lost(1, Versionstamp(stamp), era);
+        assert_eq!([5, 6, 7].map(|stamp| is_lost(&sites, stamp, 0)), [false, true, true]);
+        assert!(!is_lost(&sites, 6, 1), "it was sent again");
+        sites.receive(1, Versionstamp(9), batch(6, 8));
+        sites.admit(&[Versionstamp(0), Versionstamp(6), Versionstamp(0)], Versionstamp(60));
+        sites.lose(1, 3, Mutated::NONE);
+        assert_eq!([6, 8].map(|stamp| is_lost(&sites, stamp, 1)), [false, true]);
+        assert!(is_lost(&sites, 6, 0), "it was lost the first time");
+    }
+
+    #[test]
+    fn a_site_is_torn_if_another_one_is_lost_that_has_sent_it_a_part() {
+        let mut sites = Sites::new(3);
+        sites.rebuild(0, &[1, 0, 0], Versionstamp(9));
+        assert!(sites.is_rebuilding() && sites.lacks_own());
+        let mut other = sites.clone();
+        other.lose(1, 1, Mutated::NONE);
+        assert!(!other.is_torn(), "it had sent nothing");
+        sites.restored(1, b"a", false, Versionstamp(20));
+        assert_eq!(sites.rebuilt_at, Versionstamp(20));
+        sites.lose(1, 1, Mutated::NONE);
+        assert!(sites.is_torn());
+        sites.rebuilt();
+        assert!(!sites.is_rebuilding() && !sites.is_torn());
     }
 }

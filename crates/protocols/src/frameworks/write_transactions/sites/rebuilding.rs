@@ -1,0 +1,406 @@
+//! A site that has lost the disks of all its nodes, and is rebuilt from the others.
+//!
+//! ```text
+//! a partition's leader       the same partition at each other site       the site's first partition
+//!   | Ask ----------------------->|                                            |
+//!   |<---- Told(eras, latest) ----|                                            |
+//!   |--- Found(eras) --------------------------------------------------------->|  from all partitions of the site
+//!   |<------------------------------------------------------ Begin(new eras) --|
+//!   |  Rebuild in the log         |                                            |
+//!   | Restore(after) ------------>|  Lost in the log
+//!   |<------ Restored(versions) --|
+//!   |  Restored in the log        |
+//! ```
+//!
+//! # What is left of a site
+//! What the site had acknowledged and not sent is lost. What another site had received and not admitted is lost, too:
+//! the other site may have it at one partition, and not at another. What was admitted is whole, and all that it needs
+//! was admitted there. So the site gets back all versions of its own that any other site had admitted. As what two
+//! sites have admitted are two beginnings of the same sequence of commit times, this is what one of them had.
+//!
+//! # Eras
+//! Messages between sites name how often each site has been rebuilt: its *era*. A leader that hears of a later era of
+//! another site waits until no admission is under way, and takes part in none meanwhile. Then it notes in its log that
+//! the site is lost. From then on, what it had received and not admitted does not exist: versions have the era in which
+//! they were received. Partitions take part in an admission only if they know the same eras. So what was admitted at
+//! one partition before it knew of the loss was prepared at all of them before that, and all admit it.
+//!
+//! Messages of a former era are dropped. The site does not begin before all other sites have told it what its eras were,
+//! and all partitions of a site begin the same one.
+//!
+//! # The end
+//! Clients are served again when the first partition's log says that all partitions have all that the site lacked. If
+//! another site loses its disks before that, and has sent a part of what it had admitted of this one, then perhaps some
+//! partitions have a transaction and others never will. So this site is *torn*: it serves no clients until it is
+//! rebuilt on empty disks once more.
+//!
+//! # Clocks
+//! What the site writes from now on is later than all that any other site has seen when it says that it has sent all.
+//! A transaction that was requested before that is refused: nobody knows any more whether it took effect. The clock goes
+//! on a minute later still. So unless the former clock was ahead by that much, what is lost and what is written later
+//! have different versionstamps, although nothing depends on that.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use serried_actor::Timestamp;
+use serried_model::{Versionstamp, Write};
+
+use super::super::Mutation;
+use super::super::cell::Version;
+use super::super::message::{Across, Entry};
+use super::super::reads::admitted;
+use super::super::replica::{Cx, Replica};
+use super::receiving::Receiving;
+use super::sending::Sending;
+
+/// After how long something is asked again.
+const ASKED_EVERY: Duration = Duration::from_millis(300);
+/// What a partition has said counts for so long.
+const COUNTS_FOR: Duration = Duration::from_secs(1);
+/// By how much the number of times that a site was rebuilt can rise at once. More is damaged.
+const ERAS_AT_ONCE: u32 = 1 << 16;
+
+/// What a leader knows of sites that have lost their disks.
+#[derive(Debug, Default)]
+pub(super) struct Rebuilding {
+    /// Names the question to other sites.
+    number: u64,
+    asked_at: Option<Timestamp>,
+    /// What other sites have answered: the eras, and the latest versionstamp.
+    told: BTreeMap<usize, (Vec<u32>, Versionstamp)>,
+    /// At the first partition: what the partitions have found.
+    found: BTreeMap<u16, (Timestamp, Vec<u32>)>,
+    /// The end, or the beginning, is in the log.
+    is_proposed: bool,
+    /// By site: when it was asked for versions of this site.
+    restored_at: BTreeMap<usize, Timestamp>,
+    /// By site: whether versions of this one are in the log, and not applied yet.
+    restored: BTreeMap<usize, bool>,
+    /// Other sites that are lost: the new era, and whether it is in the log.
+    losing: BTreeMap<usize, (u32, bool)>,
+}
+
+impl Rebuilding {
+    /// Whether a site is lost, and the log does not say so yet.
+    pub(super) fn is_losing(&self, site: usize) -> bool {
+        self.losing.contains_key(&site)
+    }
+
+    pub(super) fn is_losing_any(&self) -> bool {
+        !self.losing.is_empty()
+    }
+}
+
+impl Replica {
+    /// Whether the site has lost all its disks, and what to do is not in the log yet.
+    pub(super) fn must_rebuild(&self) -> bool {
+        self.log.is_anew() && self.machine.sites.eras[usize::from(self.group.site())] == 0
+    }
+
+    /// Whether the site lacks something that it had before it lost its disks.
+    pub(in super::super) fn is_rebuilding(&self) -> bool {
+        self.machine.sites.is_rebuilding() || self.must_rebuild()
+    }
+
+    /// Asks other sites what they know of this one, and begins to rebuild it once all have answered.
+    pub(super) fn look_for_sites(&mut self, cx: &mut Cx<'_>) {
+        let now = cx.now();
+        let first = self.group.all_partitions().start;
+        let rebuilding = &mut self.exchange.rebuilding;
+        if rebuilding.number == 0 {
+            rebuilding.number = cx.draw().max(1);
+        }
+        let number = rebuilding.number;
+        if rebuilding.asked_at.is_none_or(|at| now.since(at) >= ASKED_EVERY) {
+            rebuilding.asked_at = Some(now);
+            for site in self.other_sites() {
+                if !self.exchange.rebuilding.told.contains_key(&site) {
+                    let partition = self.group.counterpart(cx.id().partition(), site as u16);
+                    self.leaders.remove(&partition);
+                    self.repeated += 1;
+                    self.send_to_site(site, Across::Ask { number }, cx);
+                }
+            }
+        }
+        let rebuilding = &self.exchange.rebuilding;
+        if self.other_sites().any(|site| !rebuilding.told.contains_key(&site)) {
+            return;
+        }
+        let mut eras = self.machine.sites.eras.clone();
+        for (told, _) in rebuilding.told.values() {
+            eras.iter_mut().zip(told).for_each(|(era, told)| *era = (*era).max(*told));
+        }
+        if cx.id().partition() == first {
+            self.exchange.rebuilding.found.insert(first, (now, eras));
+            self.begin_rebuilding(cx);
+        } else {
+            self.send_across(first, Across::Found(eras), cx);
+        }
+    }
+
+    /// The leader of the first partition begins, once all partitions of the site have lost their disks, and all have
+    /// heard of all other sites.
+    fn begin_rebuilding(&mut self, cx: &mut Cx<'_>) {
+        let (now, own) = (cx.now(), usize::from(self.group.site()));
+        let found = |partition| {
+            let (at, eras) = self.exchange.rebuilding.found.get(&partition)?;
+            (now.since(*at) < COUNTS_FOR).then_some(eras)
+        };
+        let all: Option<Vec<&Vec<u32>>> = self.group.all_partitions().map(found).collect();
+        let Some(all) = all else { return };
+        let mut eras = self.machine.sites.eras.clone();
+        for found in all {
+            eras.iter_mut().zip(found).for_each(|(era, found)| *era = (*era).max(*found));
+        }
+        eras[own] += 1;
+        self.propose_rebuild(eras, cx);
+    }
+
+    fn propose_rebuild(&mut self, eras: Vec<u32>, cx: &mut Cx<'_>) {
+        let rebuilding = &self.exchange.rebuilding;
+        if rebuilding.is_proposed || !self.must_rebuild() {
+            return;
+        }
+        let latest = rebuilding.told.values().map(|(_, latest)| *latest).max();
+        let entry = Entry::Rebuild { eras, latest: latest.unwrap_or_default() };
+        self.exchange.rebuilding.is_proposed = self.log.propose_led(entry, cx).is_some();
+    }
+
+    /// Handles what concerns lost sites, whatever the eras are. Returns the rest.
+    pub(super) fn on_lost_sites(
+        &mut self,
+        from: serried_model::NodeId,
+        (eras, across): (&[u32], Across),
+        cx: &mut Cx<'_>,
+    ) -> Option<Across> {
+        let site = usize::from(self.group.site_of(from.partition()));
+        let first = self.group.all_partitions().start;
+        let own = usize::from(self.group.site());
+        match across {
+            Across::Ask { number } => {
+                let latest = self.latest_seen(cx);
+                self.send_across(from.partition(), Across::Told { number, latest }, cx);
+            }
+            Across::Told { number, latest } => {
+                let (serving, now) = (self.machine.serving.as_ref(), cx.now());
+                let is_possible = serving.is_some_and(|s| s.is_possible(latest, now));
+                let rebuilding = &mut self.exchange.rebuilding;
+                if self.log.is_anew() && number == rebuilding.number && is_possible {
+                    rebuilding.told.insert(site, (eras.to_vec(), latest));
+                }
+            }
+            Across::Found(found) if cx.id().partition() == first => {
+                if self.machine.sites.is_rebuilding() {
+                    let eras = self.machine.sites.eras.clone();
+                    if found[own] <= eras[own] {
+                        self.send_across(from.partition(), Across::Begin(eras), cx);
+                    }
+                } else if self.must_rebuild() {
+                    let now = cx.now();
+                    self.exchange.rebuilding.found.insert(from.partition(), (now, found));
+                    self.begin_rebuilding(cx);
+                }
+            }
+            Across::Begin(eras) if from.partition() == first => self.propose_rebuild(eras, cx),
+            Across::Found(_) | Across::Begin(_) => {}
+            across => return Some(across),
+        }
+        None
+    }
+
+    /// This leader, and its predecessors, have seen no later versionstamp.
+    fn latest_seen(&self, cx: &Cx<'_>) -> Versionstamp {
+        let sites = &self.machine.sites;
+        let received = sites.received.iter().chain(&sites.needed);
+        received.copied().chain([self.clock(cx).shown]).max().unwrap_or_default()
+    }
+
+    /// Whether a message may count that its sender has sent when it knew these eras. Notes that sites are lost.
+    pub(super) fn is_of_this_era(&mut self, from: u16, eras: &[u32], cx: &mut Cx<'_>) -> bool {
+        let own = usize::from(self.group.site());
+        let site = usize::from(self.group.site_of(from));
+        for other in self.other_sites() {
+            let known = self.machine.sites.eras[other];
+            if eras[other] > known && eras[other] - known <= ERAS_AT_ONCE {
+                let losing = self.exchange.rebuilding.losing.entry(other).or_default();
+                if losing.0 < eras[other] {
+                    *losing = (eras[other], false);
+                }
+            }
+        }
+        self.lose_sites(cx);
+        let (known, rebuilding) = (&self.machine.sites.eras, &self.exchange.rebuilding);
+        match site == own {
+            true => known == eras && !rebuilding.is_losing_any(),
+            false => {
+                let same = |site: usize| known[site] == eras[site];
+                same(site) && same(own) && !rebuilding.is_losing(site)
+            }
+        }
+    }
+
+    /// Puts it into the log that sites are lost, unless an admission is under way.
+    pub(super) fn lose_sites(&mut self, cx: &mut Cx<'_>) {
+        let is_admitting = self.machine.serving.as_ref().is_none_or(|s| s.admission.is_some());
+        if is_admitting || !self.stalled.is_empty() {
+            return;
+        }
+        for (site, (era, is_proposed)) in &mut self.exchange.rebuilding.losing {
+            if !*is_proposed {
+                let entry = Entry::Lost { site: *site as u16, era: *era };
+                *is_proposed = self.log.propose_led(entry, cx).is_some();
+            }
+        }
+    }
+
+    /// The log says that a site is lost.
+    pub(in super::super) fn on_site_lost(&mut self, site: u16) {
+        let site = usize::from(site);
+        let sites = &self.machine.sites;
+        let exchange = &mut self.exchange;
+        let era = sites.eras[site];
+        exchange.rebuilding.losing.retain(|other, (to, _)| *other != site || *to > era);
+        exchange.sending[site] = Sending::new(Versionstamp::ZERO);
+        exchange.receiving[site] = Receiving::new(sites.received[site]);
+        exchange.copied[site] = false;
+        exchange.reports.clear();
+        exchange.reported = Default::default();
+        exchange.rebuilding.restored.remove(&site);
+        exchange.rebuilding.restored_at.remove(&site);
+    }
+
+    /// The log says that this site is being rebuilt, or that it has been.
+    pub(in super::super) fn on_rebuilds(&mut self, cx: &mut Cx<'_>) {
+        self.exchange.rebuilding.is_proposed = false;
+        self.take_over(self.machine.sites.clock_if_rebuilt(), cx);
+        self.restore(cx);
+    }
+
+    /// Asks other sites for what they had admitted of this one. Ends once all is here and admitted.
+    pub(super) fn restore(&mut self, cx: &mut Cx<'_>) {
+        if !self.machine.sites.is_rebuilding() {
+            return;
+        }
+        let now = cx.now();
+        for site in self.other_sites() {
+            let Some(restoring) = self.machine.sites.restoring[site].clone() else { continue };
+            if restoring.lacks.is_some() {
+                continue;
+            }
+            let asked = self.exchange.rebuilding.restored_at.get(&site);
+            let is_proposed = self.exchange.rebuilding.restored.get(&site) == Some(&true);
+            if !is_proposed && asked.is_none_or(|at| now.since(*at) >= ASKED_EVERY) {
+                self.exchange.rebuilding.restored_at.insert(site, now);
+                self.send_to_site(site, Across::Restore { after: restoring.after }, cx);
+            }
+        }
+        // The first partition knows when all partitions are ready, and says so to the others.
+        let is_ready = |partition| {
+            let report = self.exchange.reports.get(&partition);
+            report.is_some_and(|(_, report)| report.is_ready)
+        };
+        let is_first = cx.id().partition() == self.group.all_partitions().start;
+        let is_over = is_first && self.group.all_partitions().all(is_ready);
+        if is_over || self.mutation.is(Mutation::RebuiltAtOnce) {
+            self.end_rebuilding(cx);
+        }
+    }
+
+    /// Whether this partition has all that the site lacked, or the site is not being rebuilt.
+    pub(super) fn is_ready(&self) -> bool {
+        let sites = &self.machine.sites;
+        let has = |site: usize| {
+            let Some(restoring) = &sites.restoring[site] else { return true };
+            restoring.lacks.is_some_and(|lacks| self.admitted_of(site) >= lacks)
+        };
+        !sites.is_torn() && self.other_sites().all(has)
+    }
+
+    /// Puts it into the log that the site is rebuilt.
+    fn end_rebuilding(&mut self, cx: &mut Cx<'_>) {
+        if self.machine.sites.is_rebuilding() && !self.exchange.rebuilding.is_proposed {
+            let is_proposed = self.log.propose_led(Entry::Rebuilt, cx).is_some();
+            self.exchange.rebuilding.is_proposed = is_proposed;
+        }
+    }
+
+    /// The first partition says that the site is rebuilt.
+    pub(super) fn on_end(&mut self, from: u16, cx: &mut Cx<'_>) {
+        if from == self.group.all_partitions().start {
+            self.end_rebuilding(cx);
+        }
+    }
+
+    /// A partition that does not know that the site is rebuilt hears of it from the first one.
+    pub(super) fn tell_end(&self, partition: u16, is_rebuilding: bool, cx: &mut Cx<'_>) {
+        if is_rebuilding && !self.is_rebuilding() {
+            self.send_across(partition, Across::End, cx);
+        }
+    }
+
+    /// A site that is being rebuilt asks for what was admitted of it here.
+    pub(super) fn on_restore(&mut self, site: usize, after: Option<Vec<u8>>, cx: &mut Cx<'_>) {
+        if after.is_none() {
+            self.machine.cells_mut().store_some(usize::MAX, cx.store());
+        }
+        let group = self.group.clone();
+        let cut = self.machine.sites.cut.clone();
+        let sites = self.machine.sites.clone();
+        let is_of_site =
+            |stamp: Versionstamp| usize::from(group.site_of(stamp.partition())) == site;
+        let (next, versions, has_more) = self.read_versions(after.clone(), cx, |versions| {
+            let Version { value, .. } = &versions.latest;
+            let latest = (versions.latest.stamp(), value);
+            let received = admitted(versions, &cut, &sites, &group);
+            let received = received.map(|one| (one.stamp, &one.value));
+            let all = received.into_iter().chain([latest]);
+            let (stamp, value) =
+                all.filter(|(stamp, _)| is_of_site(*stamp)).max_by_key(|it| it.0)?;
+            (stamp > Versionstamp::ZERO).then(|| (stamp, value.clone()))
+        });
+        let (next, is_last) = (next.unwrap_or_default(), !has_more);
+        let latest = self.latest_seen(cx);
+        let restored = Across::Restored { after, next, versions, is_last, latest };
+        self.send_to_site(site, restored, cx);
+    }
+
+    /// Another site has sent a part of what it had admitted of this one.
+    pub(super) fn on_restored(
+        &mut self,
+        site: usize,
+        (after, next, is_last): (Option<Vec<u8>>, Vec<u8>, bool),
+        versions: Vec<(Versionstamp, Write)>,
+        latest: Versionstamp,
+        cx: &mut Cx<'_>,
+    ) {
+        let (serving, now) = (self.machine.serving.as_ref(), cx.now());
+        let is_possible = |stamp| serving.is_some_and(|serving| serving.is_possible(stamp, now));
+        let is_sound = |(stamp, write): &(Versionstamp, Write)| {
+            let is_own = self.group.site_of(stamp.partition()) == self.group.site();
+            is_own && is_possible(*stamp) && self.is_of_partition(write, cx)
+        };
+        if !is_possible(latest) || !versions.iter().all(is_sound) {
+            return cx
+                .reject(|| format!("site {site} has sent versions that are not of this site"));
+        }
+        let restoring = self.machine.sites.restoring[site].as_ref();
+        let is_next = restoring.is_some_and(|it| it.lacks.is_none() && it.after == after);
+        let is_proposed = self.exchange.rebuilding.restored.get(&site) == Some(&true);
+        if !is_next || is_proposed || !self.stalled.is_empty() {
+            return;
+        }
+        let entry = Entry::Restored { site: site as u16, next, versions, is_last, latest };
+        let is_proposed = self.log.propose_led(entry, cx).is_some();
+        self.exchange.rebuilding.restored.insert(site, is_proposed);
+    }
+
+    /// A part is in the log.
+    pub(in super::super) fn on_part_restored(&mut self, site: u16, cx: &mut Cx<'_>) {
+        let site = usize::from(site);
+        self.exchange.rebuilding.restored.remove(&site);
+        self.exchange.rebuilding.restored_at.remove(&site);
+        self.take_over(self.machine.sites.clock_if_rebuilt(), cx);
+        self.restore(cx);
+    }
+}
