@@ -95,8 +95,11 @@ pub(crate) struct Serve {
     /// Replace the node of this number, whose disk was lost
     #[arg(long)]
     rejoin: bool,
-    /// Start with what is left of this node's data, although acknowledged data may be missing
+    /// The same, if the disks of all nodes of its site were lost: what the other sites have is copied from them
     #[arg(long, conflicts_with = "rejoin")]
+    rebuild_site: bool,
+    /// Start with what is left of this node's data, although acknowledged data may be missing
+    #[arg(long, conflicts_with_all = ["rejoin", "rebuild_site"])]
     accept_loss: bool,
     /// Answer GET /metrics, for Prometheus, and GET /healthz at this address
     #[arg(long, value_name = "ADDRESS")]
@@ -169,9 +172,13 @@ async fn start(
 /// Why a node that replaces a lost disk waits, and what to do.
 fn too_few(answered: usize, wanted: usize, of_site: bool) -> String {
     let them = if of_site { "those of its site" } else { "them" };
+    let or = match of_site {
+        true => "; if their disks are lost, too, start all nodes of the site with --rebuild-site",
+        false => "",
+    };
     format!(
         "{answered} of {them} answer, and {wanted} must say which keyspaces the lost disk may have held: start the others; \
-         this node goes on when they answer"
+         this node goes on when they answer{or}"
     )
 }
 
@@ -190,10 +197,11 @@ fn end_with_the_store() {
 
 impl Serve {
     fn start(&self) -> Start {
-        match (self.rejoin, self.accept_loss) {
-            (true, _) => Start::Rejoin,
-            (false, true) => Start::AcceptLoss,
-            (false, false) => Start::Usual,
+        match (self.rejoin, self.rebuild_site, self.accept_loss) {
+            (true, _, _) => Start::Rejoin,
+            (_, true, _) => Start::RebuildSite,
+            (_, _, true) => Start::AcceptLoss,
+            (false, false, false) => Start::Usual,
         }
     }
 
@@ -289,7 +297,7 @@ impl Serve {
         if durability == Durability::Memory {
             anyhow::ensure!(
                 self.start() == Start::Usual,
-                "--rejoin and --accept-loss are for nodes that keep data; see --durability"
+                "--rejoin, --rebuild-site and --accept-loss are for nodes that keep data; see --durability"
             );
             if path.exists() {
                 let path = path.display();

@@ -154,6 +154,10 @@ impl Disks for NodeDisks {
         Some(self.directory.provenance())
     }
 
+    fn rebuilds_site(&self) -> bool {
+        self.start == Start::RebuildSite
+    }
+
     fn is_new(&self) -> bool {
         self.directory.is_new()
     }

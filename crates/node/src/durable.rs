@@ -36,6 +36,11 @@ pub trait Disks: Send + Sync + 'static {
         None
     }
 
+    /// Whether the disks of all other nodes of its site were lost, too. It does not wait for them before it starts.
+    fn rebuilds_site(&self) -> bool {
+        false
+    }
+
     /// Notes which keyspaces the node has from now on, with their generations, before any of their
     /// partitions is opened. `_others` is the last generation of each name that other nodes know, if enough of
     /// them have answered: see [`DataDirectory::settle`](serried_storage::DataDirectory::settle).

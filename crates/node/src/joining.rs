@@ -66,6 +66,11 @@ impl Wanted {
         Wanted { nodes, count, of_site }
     }
 
+    /// A majority of the nodes of another site.
+    fn majority(nodes: Range<usize>) -> Wanted {
+        Wanted { count: nodes.len() / 2 + 1, nodes, of_site: false }
+    }
+
     /// How many of these answers are of its nodes.
     fn answered<'a>(&self, answers: impl IntoIterator<Item = &'a Welcome>) -> usize {
         let members = answers.into_iter().map(|answer| answer.node.member());
@@ -246,7 +251,7 @@ impl Joining<'_> {
     /// others remember. It gives up after a while. Only a directory that was settled before goes on without an answer,
     /// and one that meets others like it: an earlier release settled directories although too few nodes had answered.
     async fn ask_until_known(&self, disks: &dyn Disks) -> Result<Heard, StartError> {
-        let wanted = self.wanted();
+        let wanted = self.wanted(disks.rebuilds_site());
         let rejoined = rejoined(disks);
         let must_know = rejoined && disks.lost().is_none();
         let until = Instant::now() + REJOIN_PATIENCE;
@@ -282,14 +287,27 @@ impl Joining<'_> {
     }
 
     /// Of which nodes so many have to say which keyspaces there are. A keyspace with several sites is available at one
-    /// of them as soon as a majority of the site's nodes has it.
-    fn wanted(&self) -> Vec<Wanted> {
+    /// of them as soon as a majority of the site's nodes has it. If all disks of this site are lost, what was available
+    /// only here does not matter any more.
+    fn wanted(&self, rebuilds_site: bool) -> Vec<Wanted> {
         let (node, nodes) = (self.configuration.node, self.configuration.peers.len());
-        let mut wanted = vec![Wanted::new(0..nodes, false)];
-        for keyspace in self.configuration.keyspaces.iter().filter(|keyspace| keyspace.sites > 1) {
+        let (several, one): (Vec<_>, Vec<_>) =
+            self.configuration.keyspaces.iter().partition(|keyspace| keyspace.sites > 1);
+        let mut wanted = Vec::new();
+        if !rebuilds_site || several.is_empty() || !one.is_empty() {
+            wanted.push(Wanted::new(0..nodes, false));
+        }
+        for keyspace in several {
             let each = nodes / usize::from(keyspace.sites);
-            let first = node / each * each;
-            wanted.push(Wanted::new(first..first + each, true));
+            let own = node / each;
+            for site in 0..usize::from(keyspace.sites) {
+                let nodes = site * each..(site + 1) * each;
+                match (site == own, rebuilds_site) {
+                    (true, false) => wanted.push(Wanted::new(nodes, true)),
+                    (false, true) => wanted.push(Wanted::majority(nodes)),
+                    _ => {}
+                }
+            }
         }
         wanted
     }

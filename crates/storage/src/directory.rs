@@ -75,8 +75,17 @@ pub enum Start {
     Usual,
     /// As a replacement for a node whose disk was lost. The directory must be empty.
     Rejoin,
+    /// The same, and the disks of all other nodes of its site were lost, too.
+    RebuildSite,
     /// With the data that is left, although acknowledged records may be missing: see [`crate`].
     AcceptLoss,
+}
+
+impl Start {
+    /// Whether the node replaces one whose disk was lost.
+    pub fn rejoins(self) -> bool {
+        matches!(self, Start::Rejoin | Start::RebuildSite)
+    }
 }
 
 /// A node's directory, locked for as long as this lives.
@@ -133,7 +142,7 @@ impl DataDirectory {
         let lock = lock(path)?;
         let existing = read_text(&file)?;
         let holds_data = holds_data(path).map_err(StorageError::io(path))?;
-        if holds_data && start == Start::Rejoin {
+        if holds_data && start.rejoins() {
             let reason = "this directory holds a node's data, so its disk was not lost; start without \
                           --rejoin, or move the directory away";
             return Err(StorageError::refused(path, reason));
@@ -141,11 +150,11 @@ impl DataDirectory {
         let found = existing.map(|text| check(&file, &text, identity)).transpose()?;
         find_room(path)?;
         let mut held = match found {
-            Some(found) if found.provenance.rejoined || start != Start::Rejoin => found,
+            Some(found) if found.provenance.rejoined || !start.rejoins() => found,
             _ => {
                 let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
                 let incarnation = now.map_or(0, |now| now.as_micros() as u64);
-                let provenance = Provenance { incarnation, rejoined: start == Start::Rejoin };
+                let provenance = Provenance { incarnation, rejoined: start.rejoins() };
                 let held = Held::nothing(provenance);
                 write(&file, identity, &held)?;
                 held

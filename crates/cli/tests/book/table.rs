@@ -23,6 +23,7 @@ const BUILD: &str = "builds the program; cargo has built the one that is tested"
 const SUITE: &str = "CI runs `cargo test --workspace`, of which this test is a part";
 const MDBOOK: &str = "mdBook is not part of CI; another test checks the summary and the links";
 const PROCEDURES: &str = "needs a keyspace of procedures; tests/commands/procedures.rs runs the same on a cluster that has one";
+const SITES: &str = "needs several sites; crates/local/tests/loopback/rebuilt.rs does the same";
 const CRITERION: &str = "measures for minutes; clippy builds it in CI";
 const SEEDS: &str = "runs a test of CI with more seeds, for minutes to hours";
 
@@ -279,5 +280,9 @@ pub(crate) const TABLE: &[(&str, How)] = &[
     (
         "serried serve --config node-2.toml --data /var/lib/serried-new --rejoin",
         How::Replacement(2),
+    ),
+    (
+        "serried serve --config node-3.toml --data /var/lib/serried-new --rebuild-site",
+        How::Not(SITES),
     ),
 ];

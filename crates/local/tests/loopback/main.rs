@@ -13,6 +13,7 @@ mod leaders;
 mod limits;
 mod panics;
 mod partitions;
+mod rebuilt;
 mod registers;
 mod replaced;
 mod room;

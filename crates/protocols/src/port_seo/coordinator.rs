@@ -139,6 +139,7 @@ impl Coordinator {
     fn begin_round(&mut self, txn: TxnId, cx: &mut Cx<'_>) {
         let since = self.known;
         let Some(Running::Read(reading)) = self.operations.get_mut(&txn) else { return };
+        let exact = reading.rounds > 0;
         reading.rounds += 1;
         reading.since = since;
         reading.answers.clear();
@@ -148,7 +149,7 @@ impl Coordinator {
         for (partition, (keys, _)) in &reading.keys {
             let (keys, partitions) = (keys.clone(), partitions.clone());
             reading.metadata_bytes = reading.metadata_bytes.saturating_add(bytes(since) + named);
-            requests.push((*partition, Request::Read { since, keys, partitions }));
+            requests.push((*partition, Request::Read { since, exact, keys, partitions }));
         }
         for (partition, request) in requests {
             self.send(txn, partition, request, cx);
@@ -242,7 +243,10 @@ impl Actor for Coordinator {
         };
         cx.cancel_timer(Repeat(number));
         self.leaders.insert(partition, from);
-        if let Request::Write(write) = &request {
+        if let Request::Write(write) = &request
+            && matches!(self.operations.get(&txn), Some(Running::Write))
+        {
+            // If it was given up, it may be tried again, and must be remembered until then.
             self.tokens.end(write.token);
         }
         match answer {

@@ -110,15 +110,21 @@ impl History {
         self.versions
     }
 
-    /// What a read finds. `latest` has the latest version of each key, and `partitions` those of the transaction, in
+    /// What a read finds: what has happened since a number, or exactly the state at that number if it is known. `latest` has the latest version of each key, and `partitions` those of the transaction, in
     /// their order.
     pub(super) fn find(
         &self,
-        since: u64,
+        (since, exact): (u64, bool),
         keys: &[Key],
         latest: Vec<Version>,
         partitions: &[u16],
     ) -> Found {
+        let last = self.last_before(self.batches.len()).last;
+        if exact && self.before.last <= since {
+            let at = |(key, latest)| vec![self.version_at(since, key, latest)];
+            let versions = keys.iter().zip(latest).map(at).collect();
+            return Found { last, complete_from: since, versions, marks: Vec::new() };
+        }
         let (complete_from, listed_from) = self.cut(since, keys);
         let mark = |mark: &Mark| {
             let of = |partition: &u16| mark.highest.get(usize::from(*partition)).copied();
@@ -131,7 +137,7 @@ impl History {
         let marks = first.into_iter().chain(listed).map(mark).collect();
         let versions = keys.iter().zip(latest);
         Found {
-            last: self.last_before(self.batches.len()).last,
+            last,
             complete_from,
             versions: versions
                 .map(|(key, latest)| self.versions_from(complete_from, key, latest))
@@ -157,13 +163,13 @@ impl History {
             index = self.batches.len() - LISTED_AT_MOST;
             complete_from = self.last_before(index).last;
         }
-        let of_key = |key| self.overwritten.get(key).into_iter().flatten();
-        let mut sizes: Vec<(u64, usize)> = keys
-            .iter()
-            .flat_map(of_key)
-            .filter(|version| version.number > complete_from)
-            .map(|version| (version.number, value_bytes(version)))
-            .collect();
+        let of_key = |key| {
+            let versions = self.overwritten.get(key)?;
+            let later = versions.partition_point(|version| version.number <= complete_from);
+            Some(versions.range(later..))
+        };
+        let size = |version: &Version| (version.number, value_bytes(version));
+        let mut sizes: Vec<_> = keys.iter().filter_map(of_key).flatten().map(size).collect();
         sizes.sort_unstable();
         let mut bytes = 0;
         for (number, size) in sizes.into_iter().rev() {
@@ -176,6 +182,17 @@ impl History {
             }
         }
         (complete_from, index)
+    }
+
+    /// The version that a key had at this number.
+    fn version_at(&self, number: u64, key: &Key, latest: Version) -> Version {
+        if latest.number <= number {
+            return latest;
+        }
+        let Some(versions) = self.overwritten.get(key) else { return Version::default() };
+        let later = versions.partition_point(|version| version.number <= number);
+        let version = later.checked_sub(1).and_then(|place| versions.get(place));
+        version.cloned().unwrap_or_default()
     }
 
     /// The versions that a key had from this number on.
@@ -212,7 +229,7 @@ mod tests {
     /// What was found of a key whose latest version has this number: the numbers of the versions and of the marks, and
     /// from where on they are complete.
     fn find(history: &History, since: u64, latest: u64) -> (Vec<u64>, Vec<u64>, u64) {
-        let found = history.find(since, &[key()], vec![version(latest, "")], &[0]);
+        let found = history.find((since, false), &[key()], vec![version(latest, "")], &[0]);
         let versions = found.versions[0].iter().map(|version| version.number).collect();
         assert!(found.marks.iter().all(|mark| mark.highest == [mark.last]));
         (versions, found.marks.iter().map(|mark| mark.last).collect(), found.complete_from)
@@ -260,6 +277,24 @@ mod tests {
         let first = 1000 - LISTED_AT_MOST as u64;
         assert_eq!((versions[0], marks[0], complete_from), (first, first, first));
         assert_eq!((versions.len(), marks.len()), (LISTED_AT_MOST + 1, LISTED_AT_MOST + 1));
+    }
+
+    #[test]
+    fn a_read_finds_exactly_the_state_at_a_number_however_much_has_happened_since() {
+        let mut history = History::new(mark(4), SECOND);
+        let long = "a".repeat(SENT_AT_MOST);
+        for number in 5..=50 {
+            history.add(mark(number), vec![(key(), version(number - 1, &long))], Timestamp(0));
+        }
+        let find = |since, exact| {
+            let found = history.find((since, exact), &[key()], vec![version(50, "")], &[0]);
+            (found.versions[0][0].number, found.complete_from, found.marks.len(), found.last)
+        };
+        assert_eq!(find(10, true), (10, 10, 0, 50));
+        assert_eq!(find(50, true), (50, 50, 0, 50));
+        assert_eq!(find(60, true), (50, 60, 0, 50));
+        assert_eq!(find(4, true), (4, 4, 0, 50));
+        assert!(find(10, false).1 > 10 && find(3, true).1 > 3, "it is not kept, or not sent");
     }
 
     #[test]

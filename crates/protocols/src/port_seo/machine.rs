@@ -111,7 +111,7 @@ impl Machine {
     /// What a read finds, if this replica serves.
     pub(super) fn read(
         &mut self,
-        since: u64,
+        (since, exact): (u64, bool),
         keys: &[Key],
         partitions: &[u16],
         store: &dyn Store,
@@ -119,20 +119,26 @@ impl Machine {
         let history = self.history.as_ref()?;
         let mut of = |key| self.cells.get(&name_of(key), store).key().latest().clone();
         let latest: Vec<Version> = keys.iter().map(&mut of).collect();
-        Some(history.find(since, keys, latest, partitions))
+        Some(history.find((since, exact), keys, latest, partitions))
     }
 
     /// What became of the writes of a batch that is applied.
     pub(super) fn fates(&mut self, batch: &Batch, store: &dyn Store) -> Vec<Fate> {
-        let (last, fates) = &self.fates;
-        if *last == batch.last() && fates.len() == batch.writes.len() {
-            return fates.clone();
+        if let Some(fates) = self.latest_fates(batch) {
+            return fates;
         }
         let mut fate = |write: &Write| {
             let state = self.cells.get(&name_of(&write.key), store).key();
             state.fate(write)
         };
         batch.writes.iter().map(|sequenced| fate(&sequenced.write)).collect()
+    }
+
+    /// The same, if it is the last batch that this replica has applied.
+    pub(super) fn latest_fates(&self, batch: &Batch) -> Option<Vec<Fate>> {
+        let (last, fates) = &self.fates;
+        let is_it = *last == batch.last() && fates.len() == batch.writes.len();
+        is_it.then(|| fates.clone())
     }
 
     /// How many overwritten versions are kept.

@@ -66,6 +66,9 @@ pub enum Request {
     Read {
         /// The client knows that the write with this number is applied.
         since: u64,
+        /// Whether the client wants the state at `since`, and none that is later. An earlier round has found partitions
+        /// that did not return enough for a common one.
+        exact: bool,
         /// The keys.
         keys: Vec<Key>,
         /// The partitions of all keys of the transaction, in their order.

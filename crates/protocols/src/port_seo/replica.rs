@@ -206,9 +206,10 @@ impl Replica {
     /// Answers a read.
     fn read(&mut self, client: Client, cx: &mut Cx<'_>) {
         let Client { node, number, request } = client;
-        let Request::Read { since, keys, partitions } = request else { return };
+        let Request::Read { since, exact, keys, partitions } = request else { return };
         cx.charge(keys.len());
-        let Some(found) = self.machine.read(since, &keys, &partitions, cx.store()) else { return };
+        let found = self.machine.read((since, exact), &keys, &partitions, cx.store());
+        let Some(found) = found else { return };
         self.counts.reads += 1;
         self.counts.cut += u64::from(found.complete_from > since);
         Self::answer(node, number, Answer::Found(found), cx);
@@ -288,7 +289,16 @@ impl Replica {
             cx.send_before_durable(leader, Message::Forward { client: node, number, request });
         }
         if let Some(Incoming { sequencer, batch, .. }) = self.incoming.take() {
-            cx.send_before_durable(leader, Message::ForwardBatch { sequencer, batch });
+            // Perhaps the leader can't reach the sequencer, and this replica can.
+            match self.machine.latest_fates(&batch) {
+                Some(fates) => {
+                    let applied = Message::Applied { last: batch.last(), fates };
+                    cx.send_before_durable(sequencer, applied);
+                }
+                None => {
+                    cx.send_before_durable(leader, Message::ForwardBatch { sequencer, batch });
+                }
+            }
         }
     }
 

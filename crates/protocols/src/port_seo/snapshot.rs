@@ -151,7 +151,7 @@ mod tests {
                 let keys: Vec<Key> = numbers.clone().map(key).collect();
                 let latest = numbers.map(|k| version(state(k, last, &writes))).collect();
                 let history = &histories[usize::from(*partition)];
-                answers.insert(*partition, history.find(since, &keys, latest, &read_set));
+                answers.insert(*partition, history.find((since, false), &keys, latest, &read_set));
             }
         }
         let sound = |found| is_sound(found, KEYS as usize, read_set.len());

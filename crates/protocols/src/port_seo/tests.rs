@@ -281,7 +281,7 @@ fn answers_after_it_was_deposed(mutation: Mutated<Mutation>) -> bool {
     write(&mut net, 1, 1, "b");
     net.held = testing::set(&[]);
     net.clients_idle = true;
-    let request = Request::Read { since: 0, keys: vec![key(1)], partitions: vec![1] };
+    let request = Request::Read { since: 0, exact: false, keys: vec![key(1)], partitions: vec![1] };
     let stranger = client_id(77);
     net.deliver((stranger, old, Message::Request { number: 1, request }));
     net.settle_where(|(from, to, _)| *from == old || *to == old);
@@ -402,7 +402,7 @@ fn messages_that_nobody_can_have_sent_are_rejected() {
     let wrong_vector = Batch { highest: vec![0, 3, 0], ..good.clone() };
     let short_vector = Batch { highest: vec![0, 2], ..good.clone() };
     let empty = Batch { writes: Vec::new(), ..good.clone() };
-    let read = |keys, partitions| Request::Read { since: 0, keys, partitions };
+    let read = |keys, partitions| Request::Read { since: 0, exact: false, keys, partitions };
     let request = |request| Message::Request { number: 1, request };
     let forward = |batch| Message::ForwardBatch { sequencer, batch };
     let applied = |fates| Message::Applied { last: 2, fates };
@@ -484,4 +484,153 @@ fn a_client_believes_only_answers_to_what_it_has_asked() {
     net.deliver((from, client, Message::Reply { number, answer: Answer::Found(found) }));
     net.settle();
     assert_eq!(ended(&mut net).expect("it has ended").0, [some("a"), None]);
+}
+
+#[test]
+fn a_read_that_finds_no_common_state_asks_for_one_and_no_later_one() {
+    let mut net = net(1);
+    net.forged = true;
+    begin_read(&mut net, 0, 7, &[1, 2]);
+    let client = client_id(0);
+    // Partition 2 answers so much later that it does not go back to what partition 1 has answered.
+    let found = |last, complete_from, highest: [u64; 2]| super::Found {
+        last,
+        complete_from,
+        versions: vec![vec![super::message::Version::default()]],
+        marks: vec![super::message::Mark { last, highest: highest.to_vec() }],
+    };
+    for (partition, found) in [(1, found(3, 0, [3, 2])), (2, found(90, 80, [88, 90]))] {
+        net.settle_where(|(_, to, _)| *to != leader(1, 1) && *to != leader(2, 1));
+        let asked = net.take_first(|(_, to, _)| *to == leader(partition, 1));
+        let Some((_, to, Message::Request { number, request })) = asked else {
+            panic!("{asked:?}")
+        };
+        assert!(matches!(request, Request::Read { since: 0, exact: false, .. }), "{request:?}");
+        let answer = Answer::Found(found);
+        net.deliver((to, client, Message::Reply { number, answer }));
+    }
+    let is_second = |(_, _, message): &(NodeId, NodeId, Message)| {
+        let Message::Request { request, .. } = message else { return false };
+        matches!(request, Request::Read { since: 90, exact: true, .. })
+    };
+    assert_eq!(net.take(is_second).len(), 2);
+}
+
+#[test]
+fn a_write_that_was_given_up_is_remembered_until_it_is_tried_again() {
+    let mut net = net(1);
+    write(&mut net, 0, 1, "before");
+    begin_write(&mut net, 0, 1, 1, "a");
+    let client = client_id(0);
+    net.settle_where(|(_, to, _)| *to != client);
+    net.operate(0, 1, Operation::GiveUp);
+    let (ended, tokens) = outcomes(&mut net);
+    assert_eq!(ended, [Outcome::Unknown]);
+    // The answer comes after that, and the same client writes the key again.
+    net.settle();
+    write(&mut net, 0, 1, "b");
+    let writes = vec![serried_model::Write { key: key(1), value: Some(Value::from("a")) }];
+    let again = Operation::Write { writes, session: 0, at: None, token: Some(tokens[0]) };
+    net.operate(0, 2, again);
+    net.settle();
+    let (ended, _) = outcomes(&mut net);
+    assert!(matches!(ended[..], [Outcome::Written(_)]), "{ended:?}");
+    assert_eq!(read(&mut net, 0, &[1]).0, [some("b")], "it took effect before");
+}
+
+#[test]
+fn a_batch_ends_although_the_leader_that_has_applied_it_cannot_reach_the_sequencer() {
+    let mut net = net(3);
+    write(&mut net, 0, 1, "a");
+    let (sequencer, leader) = (leader(0, 3), leader(1, 3));
+    net.cut.extend([(sequencer, leader), (leader, sequencer)]);
+    write(&mut net, 0, 1, "b");
+    write(&mut net, 0, 1, "c");
+    assert_eq!(net.gauge(leader, "leads"), 1, "its own replicas reach it");
+    assert_eq!(read(&mut net, 0, &[1]).0, [some("c")]);
+}
+
+#[test]
+fn a_read_waits_for_a_slot_that_was_proposed_after_it_came() {
+    let mut net = net(3);
+    write(&mut net, 0, 1, "a");
+    let old = leader(1, 3);
+    let others = [0, 2].map(|member| NodeId::replica(1, member));
+    let ask = |net: &mut Net, number| {
+        let request =
+            Request::Read { since: 0, exact: false, keys: vec![key(1)], partitions: vec![1] };
+        net.deliver((client_id(77), old, Message::Request { number, request }));
+    };
+    net.clients_idle = true;
+    ask(&mut net, 1);
+    net.fire_due(old);
+    net.settle_where(|(from, to, _)| *from == old && others.contains(to));
+    let accepted = net.take(|(_, to, _)| *to == old);
+    assert!(!accepted.is_empty());
+    for other in others {
+        net.cut.extend([(old, other), (other, old)]);
+    }
+    net.held = [old].into_iter().collect();
+    net.clients_idle = false;
+    net.pass(Duration::from_secs(3));
+    leader_now(&net, 1, &[0, 2]);
+    write(&mut net, 1, 1, "b");
+    net.take(|(from, to, _)| *to == old || *from == old);
+    net.held = testing::set(&[]);
+    net.clients_idle = true;
+    net.delivered.clear();
+    ask(&mut net, 2);
+    accepted.into_iter().for_each(|envelope| net.deliver(envelope));
+    net.settle_where(|(from, to, _)| *from == old || *to == old);
+    let number = |(_, _, message): &(NodeId, NodeId, Message)| match message {
+        Message::Reply { number, .. } => *number,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(net.delivered.iter().map(number).collect::<Vec<_>>(), [1]);
+}
+
+#[test]
+fn a_batch_whose_slot_another_leader_has_taken_is_proposed_again() {
+    let mut net = net(3);
+    write(&mut net, 0, 1, "a");
+    let (old, sequencer) = (leader(1, 3), leader(0, 3));
+    let others = [0, 2].map(|member| NodeId::replica(1, member));
+    for other in others {
+        net.cut.extend([(old, other), (other, old), (sequencer, other)]);
+    }
+    begin_write(&mut net, 0, 1, 1, "b");
+    net.pass(Duration::from_millis(2));
+    net.held = [old].into_iter().collect();
+    net.pass(Duration::from_secs(3));
+    let between = leader_now(&net, 1, &[0, 2]);
+    net.crash(between);
+    net.cut.retain(|(from, _)| *from == sequencer);
+    net.held = testing::set(&[]);
+    let mut was_deposed = false;
+    for _ in 0..5000 {
+        net.wait(Duration::from_millis(1));
+        net.fire_due(old);
+        net.fire_due(sequencer);
+        net.settle();
+        was_deposed |= net.gauge(old, "leads") == 0;
+    }
+    assert!(was_deposed && net.gauge(old, "leads") == 1);
+    assert_eq!(outcomes(&mut net).0.len(), 1, "the batch is applied");
+}
+
+#[test]
+fn a_read_does_not_wait_until_a_batch_is_chosen_before_it_is_confirmed() {
+    let mut net = net(3);
+    write(&mut net, 0, 1, "a");
+    let old = leader(1, 3);
+    begin_write(&mut net, 0, 1, 1, "b");
+    for _ in 0..20 {
+        net.settle_where(|(from, _, _)| *from != old);
+        net.ids().into_iter().for_each(|id| net.fire_due(id));
+    }
+    assert!(!net.take(|(from, _, _)| *from == old).is_empty(), "it has proposed the batch");
+    let request = Request::Read { since: 0, exact: false, keys: vec![key(1)], partitions: vec![1] };
+    net.deliver((client_id(77), old, Message::Request { number: 1, request }));
+    net.fire_due(old);
+    assert!(!net.take(|(from, _, _)| *from == old).is_empty(), "it has itself confirmed");
 }

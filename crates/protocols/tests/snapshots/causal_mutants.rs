@@ -165,3 +165,11 @@ broken_causal!(
     true,
     an_eiger_port_that_serves_clients_before_its_site_is_rebuilt_is_caught
 );
+broken_causal!(
+    eiger,
+    Optimistically,
+    LaterThanLatestAwaited,
+    is_caught_with_sites,
+    true,
+    an_eiger_whose_second_round_waits_only_for_what_is_later_than_the_latest_version_is_caught
+);

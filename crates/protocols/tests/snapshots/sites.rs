@@ -12,8 +12,6 @@ use serried_protocols::eiger_port::EigerPort;
 use serried_session::SnapshotKeyspace;
 use serried_sim::{Cluster, Configuration, Reach, Side};
 
-use super::trial::Trial;
-
 const SITES: u16 = 3;
 const PARTITIONS: u16 = 2;
 const KEYS: u64 = 50;
@@ -175,12 +173,4 @@ fn a_session_that_moves_to_another_site_goes_on_there_once_all_that_it_has_seen_
     });
     cluster.run_until_done(Timestamp(20_000_000_000)).expect("everything finishes");
     assert!(*done.lock().unwrap());
-}
-
-#[test]
-fn the_second_round_of_eiger_waits_for_an_admission_even_if_a_later_version_was_written_here() {
-    // As of the time of the second round the latest version did not exist, and the admission was pending.
-    let trial = Trial { seed: 74, crashes: true, sites: true, loses: false };
-    let wrong = trial.run::<Eiger>().wrong;
-    assert_eq!(wrong, None);
 }

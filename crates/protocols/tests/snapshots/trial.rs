@@ -159,7 +159,12 @@ impl Trial {
         let settings = Settings {
             resident_keys: if choices.evicts { 2 } else { 1000 },
             thrifty: choices.thrifty,
-            election_timeout_ms: if choices.elects_soon { 2 } else { 20 },
+            // With several sites and less, leaders change so often that sites do not converge in time.
+            election_timeout_ms: match (choices.elects_soon, self.sites) {
+                (true, false) => 2,
+                (true, true) => 8,
+                (false, _) => 20,
+            },
             site_backlog_bytes: choices.backlog_bytes,
             ..Settings::default()
         };

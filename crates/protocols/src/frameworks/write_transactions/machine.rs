@@ -68,6 +68,8 @@ pub(super) struct Machine {
     pub(super) transactions: BTreeMap<TransactionId, Transaction>,
     /// The highest commit time, as far as this replica has applied it itself.
     written: Versionstamp,
+    /// How many versions other sites have sent in copies since this replica has begun.
+    pub(super) copied: u64,
     /// The ballot in which this replica leads.
     pub(super) ballot: Option<Ballot>,
     /// What it has in memory as a leader that serves. It serves once its first entry is applied, and so all entries of
@@ -93,6 +95,7 @@ impl Machine {
             outbox: Outbox::default(),
             transactions: BTreeMap::new(),
             written: Versionstamp::ZERO,
+            copied: 0,
             ballot: None,
             serving: None,
             events: VecDeque::new(),
@@ -305,6 +308,7 @@ impl Machine {
         position: u64,
         cx: &mut Context<'_, Replica>,
     ) {
+        self.copied += versions.len() as u64;
         for (commit, Write { key, value }) in versions {
             cx.charge(1);
             let of_key = self.cells.change(&name_of(key), position, cx.store()).versions_mut();
@@ -646,6 +650,7 @@ impl StateMachine<Replica> for Machine {
             Entry::Part { site, to, next, versions, needs } => {
                 let all = versions.iter().map(|(stamp, write)| (*stamp, write));
                 self.receive(all, position, cx);
+                self.copied += versions.len() as u64;
                 if self.change_sites((chosen.slot, position)) {
                     let latest = versions.iter().map(|(stamp, _)| *stamp).max();
                     let latest = latest.unwrap_or_default();

@@ -117,6 +117,9 @@ pub enum Mutation {
     ShippedUnsafe,
     /// What a transaction needs is only what is admitted at its partition, and not what may be at others.
     PreparedNotNeeded,
+    /// The second round of Eiger waits for an admission only if that may make a version readable that is later than the
+    /// latest one, and not than the one as of its time.
+    LaterThanLatestAwaited,
     /// A copy is admitted in parts.
     CopyInParts,
     /// What a site that is lost has sent, and what is not admitted, still counts.

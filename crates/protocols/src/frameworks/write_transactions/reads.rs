@@ -180,8 +180,12 @@ impl Replica {
         }
         // It may commit up to then.
         if serving.admission_since().is_some_and(|since| since <= at) {
+            let than_at = match self.mutation.is(Mutation::LaterThanLatestAwaited) {
+                true => self.clock(cx).shown,
+                false => at,
+            };
             for key in keys {
-                let version = self.version(key, at, true, |_| false, cx.store());
+                let version = self.version(key, than_at, true, |_| false, cx.store());
                 let than = version.map(|found| found.stamp()).unwrap_or_default();
                 is_undurable |= self.machine.may_admit(key, than, cx.store());
             }

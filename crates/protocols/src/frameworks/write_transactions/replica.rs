@@ -717,7 +717,9 @@ impl Recover for Replica {
 
     fn standing(&self) -> Standing {
         match self.log.standing() {
-            Standing::Full if self.is_rebuilding() => Standing::Rejoining { keys: 0 },
+            Standing::Full if self.is_rebuilding() => {
+                Standing::Rejoining { keys: self.machine.copied }
+            }
             standing => standing,
         }
     }

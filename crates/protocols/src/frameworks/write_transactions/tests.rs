@@ -709,3 +709,17 @@ fn a_transaction_that_is_undone_is_begun_again_unless_it_has_a_token() {
         }
     }
 }
+
+#[test]
+fn what_another_replica_keeps_for_other_sites_is_kept_by_whoever_copies_it() {
+    use crate::frameworks::replicated_log::StateMachine;
+    let group = Group::new(3, Duration::from_millis(1)).with_partitions(2);
+    let mut machine = super::machine::Machine::new(group, &Settings::default(), Mutated::NONE);
+    let kept = super::sites::Kept { needs: Vec::new(), writes: vec![write(Key::from("x"), "a")] };
+    let state = serried_parts::encode_cell(&super::cell::Cell::Outgoing(kept));
+    let name = super::cell::name_of_outgoing(Versionstamp(7));
+    let mut store = serried_actor::MemoryStore::default();
+    assert!(machine.take_over(&name, &state, &mut store));
+    assert!(machine.outbox.bytes() > 0);
+    assert_eq!(machine.outbox.remove_up_to(Versionstamp(9)), [Versionstamp(7)]);
+}
