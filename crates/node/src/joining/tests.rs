@@ -153,7 +153,7 @@ fn enough_answers_include_one_of_each_majority_that_the_lost_node_was_in() {
         let node = usize::from(nodes) - 1;
         let configuration = NodeConfiguration { keyspaces, ..NodeConfiguration::new(node, peers) };
         let disks = Replacement::default();
-        let wanted = joining(&configuration, &disks).wanted();
+        let wanted = joining(&configuration, &disks).wanted(false);
         let each = usize::from(nodes / sites);
         let own_site = usize::from(nodes) - each..usize::from(nodes);
         assert!(wanted.iter().any(|wanted| wanted.nodes == own_site));
@@ -169,4 +169,20 @@ fn enough_answers_include_one_of_each_majority_that_the_lost_node_was_in() {
             }
         }
     }
+}
+
+#[test]
+fn a_node_of_a_site_that_is_lost_waits_for_majorities_of_the_other_sites_and_not_for_its_own() {
+    let wanted = |keyspaces| {
+        let peers = (7400..7409).map(|port| format!("127.0.0.1:{port}")).collect();
+        let configuration = NodeConfiguration { keyspaces, ..NodeConfiguration::new(4, peers) };
+        let wanted = joining(&configuration, &Replacement::default()).wanted(true);
+        wanted.into_iter().map(|wanted| (wanted.nodes, wanted.count)).collect::<Vec<_>>()
+    };
+    let several = || KeyspaceConfiguration::new("a", "eiger").with_sites(3);
+    assert_eq!(wanted(vec![several()]), [(0..3, 2), (6..9, 2)]);
+    // Keyspaces with one site are on all nodes.
+    let one = KeyspaceConfiguration::new("b", "ncc");
+    assert_eq!(wanted(vec![several(), one.clone()]), [(0..9, 5), (0..3, 2), (6..9, 2)]);
+    assert_eq!(wanted(vec![one]), [(0..9, 5)]);
 }

@@ -6,7 +6,8 @@ use serried_model::{Guarantee, NodeId, Snapshots};
 use serried_protocols::{Mutated, eiger, eiger_port};
 
 use super::mutants::{
-    is_caught, is_caught_copying, is_caught_late, is_caught_rebuilding, is_caught_with_sites,
+    is_caught, is_caught_around, is_caught_copying, is_caught_late, is_caught_rebuilding,
+    is_caught_with_sites,
 };
 
 /// Eiger or Eiger-PORT with a mistake, and a test that finds it.
@@ -169,7 +170,7 @@ broken_causal!(
     eiger,
     Optimistically,
     LaterThanLatestAwaited,
-    is_caught_with_sites,
+    is_caught_around,
     true,
     an_eiger_whose_second_round_waits_only_for_what_is_later_than_the_latest_version_is_caught
 );

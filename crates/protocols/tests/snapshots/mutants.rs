@@ -65,6 +65,11 @@ pub(crate) fn is_caught_late<P: Protocol<Family = Snapshots>>(crashes: bool) -> 
     is_caught_from::<P>(450, crashes, true, |_, _| Vec::new())
 }
 
+/// The same with seeds from 230 on. Not many have a write that commits while an admission is pending and is read around it.
+pub(crate) fn is_caught_around<P: Protocol<Family = Snapshots>>(crashes: bool) -> bool {
+    is_caught_from::<P>(230, crashes, true, |_, _| Vec::new())
+}
+
 /// The same with seeds from 100 on. Not many make a site copy while others have what depends on a part of the copy.
 pub(crate) fn is_caught_copying<P: Protocol<Family = Snapshots>>(crashes: bool) -> bool {
     is_caught_from::<P>(100, crashes, true, |_, _| Vec::new())
