@@ -288,7 +288,7 @@ mod tests {
             read(&bytes).unwrap_err()
         };
         assert!(matches!(damaged(0, b'G'), BadFrame::Magic(_)));
-        assert_eq!(damaged(2, 9), BadFrame::Version(9));
+        assert_eq!(damaged(2, VERSION + 1), BadFrame::Version(VERSION + 1));
         assert_eq!(damaged(3, 77), BadFrame::Kind(77));
         assert!(matches!(damaged(3, Kind::Hello as u8), BadFrame::Checksum { .. }));
         assert!(matches!(damaged(8, good[8] ^ 1), BadFrame::Checksum { .. }));

@@ -44,10 +44,9 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 
 use serried_actor::Timestamp;
-use serried_model::{Versionstamp, Write};
+use serried_model::{NodeId, Versionstamp, Write};
 
 use super::super::Mutation;
-use super::super::cell::Version;
 use super::super::message::{Across, Entry};
 use super::super::reads::admitted;
 use super::super::replica::{Cx, Replica};
@@ -58,6 +57,8 @@ use super::sending::Sending;
 const ASKED_EVERY: Duration = Duration::from_millis(300);
 /// What a partition has said counts for so long.
 const COUNTS_FOR: Duration = Duration::from_secs(1);
+/// No clock of another site can show more: it has run for a century.
+const CLOCKS_AT_MOST: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
 /// By how much the number of times that a site was rebuilt can rise at once. More is damaged.
 const ERAS_AT_ONCE: u32 = 1 << 16;
 
@@ -170,7 +171,7 @@ impl Replica {
     /// Handles what concerns lost sites, whatever the eras are. Returns the rest.
     pub(super) fn on_lost_sites(
         &mut self,
-        from: serried_model::NodeId,
+        from: NodeId,
         (eras, across): (&[u32], Across),
         cx: &mut Cx<'_>,
     ) -> Option<Across> {
@@ -183,10 +184,11 @@ impl Replica {
                 self.send_across(from.partition(), Across::Told { number, latest }, cx);
             }
             Across::Told { number, latest } => {
-                let (serving, now) = (self.machine.serving.as_ref(), cx.now());
-                let is_possible = serving.is_some_and(|s| s.is_possible(latest, now));
+                // The clock of this site begins anew, so others may be years ahead.
+                let is_possible = latest < Versionstamp::ZERO.after(CLOCKS_AT_MOST);
+                let must_rebuild = self.must_rebuild();
                 let rebuilding = &mut self.exchange.rebuilding;
-                if self.log.is_anew() && number == rebuilding.number && is_possible {
+                if must_rebuild && number == rebuilding.number && is_possible {
                     rebuilding.told.insert(site, (eras.to_vec(), latest));
                 }
             }
@@ -344,20 +346,17 @@ impl Replica {
         if after.is_none() {
             self.machine.cells_mut().store_some(usize::MAX, cx.store());
         }
-        let group = self.group.clone();
-        let cut = self.machine.sites.cut.clone();
-        let sites = self.machine.sites.clone();
-        let is_of_site =
-            |stamp: Versionstamp| usize::from(group.site_of(stamp.partition())) == site;
+        let (sites, group) = (&self.machine.sites, &self.group);
+        let is_of_site = |stamp: Versionstamp| {
+            usize::from(group.site_of(stamp.partition())) == site && stamp > Versionstamp::ZERO
+        };
         let (next, versions, has_more) = self.read_versions(after.clone(), cx, |versions| {
-            let Version { value, .. } = &versions.latest;
-            let latest = (versions.latest.stamp(), value);
-            let received = admitted(versions, &cut, &sites, &group);
+            let latest = (versions.latest.stamp(), &versions.latest.value);
+            // If that of another site is later, it counts.
+            let received = admitted(versions, &sites.cut, sites, group);
             let received = received.map(|one| (one.stamp, &one.value));
-            let all = received.into_iter().chain([latest]);
-            let (stamp, value) =
-                all.filter(|(stamp, _)| is_of_site(*stamp)).max_by_key(|it| it.0)?;
-            (stamp > Versionstamp::ZERO).then(|| (stamp, value.clone()))
+            let all = received.into_iter().chain([latest]).filter(|(stamp, _)| is_of_site(*stamp));
+            all.max_by_key(|(stamp, _)| *stamp).map(|(stamp, value)| (stamp, value.clone()))
         });
         let (next, is_last) = (next.unwrap_or_default(), !has_more);
         let latest = self.latest_seen(cx);
