@@ -213,9 +213,12 @@ impl<E: Entry> ReplicatedLog<E> {
             return;
         }
         match message {
-            Message::Rejoin { nonce } => self.on_rejoin(from, nonce, machine, cx),
-            Message::Standing { nonce, promised, is_blank, is_anew } => {
-                self.on_standing(from, nonce, promised, (is_blank, is_anew), cx);
+            Message::Rejoin { nonce, question } => {
+                self.on_rejoin(from, (nonce, question), machine, cx);
+            }
+            Message::Standing { nonce, question, promised, is_blank, is_anew } => {
+                let question = (nonce, question);
+                self.on_standing(from, question, promised, (is_blank, is_anew), cx);
             }
             _ if self.lost.as_ref().is_some_and(Lost::is_asking) => {}
             Message::Accept { ballot, first, chosen, entries } => {

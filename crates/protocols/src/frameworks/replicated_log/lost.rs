@@ -16,6 +16,8 @@ const ASK_AGAIN: Duration = Duration::from_millis(300);
 #[derive(Debug, Default)]
 pub(super) struct Lost {
     nonce: u64,
+    /// How often it has asked anew, because another replica has lost its disk, too.
+    question: u64,
     /// The replicas that have reported their promises.
     heard: NodeSet,
     /// The highest ballot that they have promised.
@@ -67,19 +69,24 @@ impl Lost {
         }
         self.nonce = incarnation;
         let (to, nonce) = (members.others().without(self.heard), self.nonce);
-        members.send(to, Message::Rejoin { nonce }, cx);
+        members.send(to, Message::Rejoin { nonce, question: self.question }, cx);
         cx.set_timer(H::timer(Timer::Restore), ASK_AGAIN + 2 * members.group.round_trip());
+    }
+
+    /// What others have reported does not count any more.
+    pub(super) fn ask_anew(&self) -> Lost {
+        Lost { question: self.question + 1, ..Lost::default() }
     }
 
     /// Handles another replica's report. If it is the last one, returns what all have reported.
     pub(super) fn on_standing(
         &mut self,
         from: NodeId,
-        nonce: u64,
+        (nonce, question): (u64, u64),
         Report { promised, is_blank, is_anew }: Report,
         members: &Members,
     ) -> Option<Heard> {
-        if !self.is_asking() || self.nonce != nonce {
+        if !self.is_asking() || (self.nonce, self.question) != (nonce, question) {
             return None;
         }
         self.heard.insert(from);

@@ -130,11 +130,15 @@ pub enum Message<E> {
     Rejoin {
         /// Identifies this loss.
         nonce: u64,
+        /// Identifies the question.
+        question: u64,
     },
     /// The answer to `Rejoin`.
     Standing {
         /// The nonce of the question.
         nonce: u64,
+        /// The question.
+        question: u64,
         /// The promised ballot.
         promised: Ballot,
         /// Whether the sender has lost its disk, too, or its group has begun anew, and it has accepted nothing since.

@@ -8,7 +8,7 @@ use serried_model::{Key, NodeId};
 
 use super::host::{Host, StateMachine};
 use super::log::{ReplicatedLog, Role};
-use super::lost::{Lost, Report};
+use super::lost::Report;
 use super::message::{Ballot, Entry, Message, Timer};
 use super::restore::{self, Page, Progress, Restore};
 
@@ -28,7 +28,7 @@ impl<E: Entry> ReplicatedLog<E> {
     pub(super) fn on_rejoin<H: Host<Entry = E>>(
         &mut self,
         from: NodeId,
-        nonce: u64,
+        (nonce, question): (u64, u64),
         machine: &mut impl StateMachine<H>,
         cx: &mut Context<'_, H>,
     ) {
@@ -37,13 +37,14 @@ impl<E: Entry> ReplicatedLog<E> {
             self.campaign(machine, cx);
         }
         // What the other has reported before is not so any more.
-        if !repeated && self.may_begin_anew && self.lost.is_some() {
-            self.lost = Some(Lost::default());
+        if let Some(lost) = self.lost.as_mut().filter(|_| !repeated && self.may_begin_anew) {
+            *lost = lost.ask_anew();
             self.ask_for_standing(cx);
         }
         let (promised, is_blank) = (self.acceptor.promised(), self.is_blank(cx));
         let is_anew = self.anew;
-        cx.send(from, H::message(Message::Standing { nonce, promised, is_blank, is_anew }));
+        let standing = Message::Standing { nonce, question, promised, is_blank, is_anew };
+        cx.send(from, H::message(standing));
     }
 
     /// Whether it has nothing that a member of the group has ever chosen: it has lost its disk, or the
@@ -61,7 +62,7 @@ impl<E: Entry> ReplicatedLog<E> {
     pub(super) fn on_standing<H: Host<Entry = E>>(
         &mut self,
         from: NodeId,
-        nonce: u64,
+        question: (u64, u64),
         promised: Ballot,
         (is_blank, is_anew): (bool, bool),
         cx: &mut Context<'_, H>,
@@ -69,7 +70,7 @@ impl<E: Entry> ReplicatedLog<E> {
         let own_is_blank = self.is_blank(cx);
         let Some(lost) = &mut self.lost else { return };
         let report = Report { promised, is_blank, is_anew };
-        let Some(heard) = lost.on_standing(from, nonce, report, &self.members) else { return };
+        let Some(heard) = lost.on_standing(from, question, report, &self.members) else { return };
         let mut above = heard.above;
         self.anew |= heard.is_anew;
         if heard.are_blank && own_is_blank {

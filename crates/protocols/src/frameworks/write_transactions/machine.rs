@@ -281,6 +281,7 @@ impl Machine {
     fn receive<'a>(
         &mut self,
         versions: impl Iterator<Item = (Versionstamp, &'a Write)>,
+        era: u32,
         position: u64,
         cx: &mut Context<'_, Replica>,
     ) {
@@ -294,8 +295,6 @@ impl Machine {
             }
             let place = of_key.received.partition_point(|other| other.stamp < stamp);
             if of_key.received.get(place).is_none_or(|other| other.stamp != stamp) {
-                let site = usize::from(self.group.site_of(stamp.partition()));
-                let era = self.sites.eras.get(site).copied().unwrap_or_default();
                 of_key.received.insert(place, Received { value: value.clone(), stamp, era });
             }
         }
@@ -378,7 +377,7 @@ impl Machine {
 
     /// The clock goes on after all that other sites have seen of this one. Transactions up to that are refused.
     fn raise_if_rebuilt(&mut self) {
-        self.raise(self.sites.clock_if_rebuilt());
+        self.raise(self.sites.clock_from);
         self.partition.refused = self.partition.refused.max(self.sites.rebuilt_at);
     }
 
@@ -610,15 +609,22 @@ impl StateMachine<Replica> for Machine {
                 }
                 self.events.push_back(Event::SiteLost(*site));
             }
-            Entry::Restored { site, next, versions, is_last, latest } => {
+            Entry::Restored { needs, .. } if needs.len() != self.sites.cut.len() => {}
+            Entry::Restored { site, next, versions, is_last, latest, needs } => {
                 self.restore(versions, position, cx);
                 if self.change_sites((chosen.slot, position)) {
-                    self.sites.restored(usize::from(*site), next, *is_last, *latest);
+                    self.sites.restored(usize::from(*site), next, *is_last, *latest, needs);
                 }
                 if is_new {
                     self.raise_if_rebuilt();
                 }
                 self.events.push_back(Event::Restored(*site));
+            }
+            Entry::Whole => {
+                if self.change_sites((chosen.slot, position)) {
+                    self.sites.whole();
+                }
+                self.events.push_back(Event::Rebuilds);
             }
             Entry::Rebuilt => {
                 if self.change_sites((chosen.slot, position)) {
@@ -626,13 +632,13 @@ impl StateMachine<Replica> for Machine {
                 }
                 self.events.push_back(Event::Rebuilds);
             }
-            Entry::Receive { site, to, runs } => {
+            Entry::Receive { site, era, to, runs } => {
                 let is_new = self.change_sites((chosen.slot, position));
                 for run in runs {
                     let all = run.transactions.iter();
                     let versions =
                         all.flat_map(|one| one.writes.iter().map(|write| (one.commit, write)));
-                    self.receive(versions, position, cx);
+                    self.receive(versions, *era, position, cx);
                     if let (Some(first), Some(last)) =
                         (run.transactions.first(), run.transactions.last())
                         && is_new
@@ -647,9 +653,9 @@ impl StateMachine<Replica> for Machine {
                 }
                 self.events.push_back(Event::Received(*site));
             }
-            Entry::Part { site, to, next, versions, needs } => {
+            Entry::Part { site, era, to, next, versions, needs } => {
                 let all = versions.iter().map(|(stamp, write)| (*stamp, write));
-                self.receive(all, position, cx);
+                self.receive(all, *era, position, cx);
                 self.copied += versions.len() as u64;
                 if self.change_sites((chosen.slot, position)) {
                     let latest = versions.iter().map(|(stamp, _)| *stamp).max();

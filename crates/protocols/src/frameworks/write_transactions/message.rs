@@ -415,6 +415,9 @@ pub enum Across {
     Begin(Vec<u32>),
     /// From the leader of the first partition of a site, to one whose clock is behind: another one's clock shows this.
     Clock(Versionstamp),
+    /// From the leader of the first partition of a site that is being rebuilt: all partitions have got back what they had
+    /// written themselves.
+    Whole,
     /// From the leader of the first partition of a site: the site is rebuilt, all partitions have all that they lacked.
     End,
     /// From a site that is being rebuilt, to the same partition at another site: send what that has admitted of it.
@@ -434,7 +437,21 @@ pub enum Across {
         is_last: bool,
         /// The sender has seen no later versionstamp.
         latest: Versionstamp,
+        /// By site, up to when the versions may depend on that site, or were overwritten by it.
+        needs: Vec<Versionstamp>,
     },
+}
+
+/// How far a site is rebuilt that has lost its disks.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
+pub enum Stage {
+    /// Its partitions get back what they had written themselves.
+    Restoring,
+    /// All have it. They get what other sites have written.
+    Whole,
+    /// It has everything, or has never lost anything.
+    #[default]
+    Rebuilt,
 }
 
 /// What a partition has of other sites, by site.
@@ -446,9 +463,9 @@ pub struct Report {
     pub waiting: Vec<Vec<Batch>>,
     /// What the partition's clock shows.
     pub shown: Versionstamp,
-    /// Whether the site is being rebuilt, as far as the partition knows.
-    pub is_rebuilding: bool,
-    /// Whether the partition has all that it lacked, if it is so.
+    /// How far the site is rebuilt, as far as the partition knows.
+    pub stage: Stage,
+    /// Whether the partition has all that it needs for the next stage.
     pub is_ready: bool,
 }
 
@@ -507,6 +524,8 @@ pub enum Entry {
     Receive {
         /// The site.
         site: u16,
+        /// How often it had been rebuilt.
+        era: u32,
         /// With this, all is here that has committed there up to this.
         to: Versionstamp,
         /// The transactions, in the order of their commit times.
@@ -522,6 +541,8 @@ pub enum Entry {
     Part {
         /// The site.
         site: u16,
+        /// How often it had been rebuilt.
+        era: u32,
         /// As in [`Across::Part`].
         to: Versionstamp,
         /// As in [`Across::Part`].
@@ -559,7 +580,11 @@ pub enum Entry {
         is_last: bool,
         /// As in [`Across::Restored`].
         latest: Versionstamp,
+        /// As in [`Across::Restored`].
+        needs: Vec<Versionstamp>,
     },
+    /// All partitions of this site have got back what they had written themselves.
+    Whole,
     /// This site has all that it lacked.
     Rebuilt,
 }
@@ -591,6 +616,7 @@ impl replicated_log::Entry for Entry {
             | Entry::TakeBack(..)
             | Entry::Rebuild { .. }
             | Entry::Lost { .. }
+            | Entry::Whole
             | Entry::Rebuilt => 0,
         }
     }

@@ -75,8 +75,8 @@ mod versions;
 
 pub use coordinator::{Coordinator, Reads, Timer as ClientTimer};
 pub use message::{
-    Across, Answer, Batch, Clock, Entry, Found, Message, Peer, Record, Request, TransactionId,
-    Valid,
+    Across, Answer, Batch, Clock, Entry, Found, Message, Peer, Record, Request, Stage,
+    TransactionId, Valid,
 };
 pub use replica::{Replica, Timer};
 

@@ -305,6 +305,11 @@ impl Replica {
     fn write(&mut self, client: Client, cx: &mut Cx<'_>) -> Option<Client> {
         let Request::Write { id, participants, writes } = &client.request else { return None };
         let (id, to, now) = (*id, (client.node, client.number), cx.now());
+        if id.requested <= self.machine.sites.rebuilt_at {
+            let clock = self.clock(cx);
+            Self::answer(to, Answer::Forgotten { clock }, cx);
+            return None;
+        }
         if let Some(Transaction::Decided { commit, .. }) = self.machine.transactions.get(&id) {
             self.answer_decided(to, *commit, cx);
             return None;
@@ -324,11 +329,7 @@ impl Replica {
         // Whoever leads refuses it, since the log says so.
         if id.requested <= refused {
             let clock = self.clock(cx);
-            let answer = match id.requested <= self.machine.sites.rebuilt_at {
-                true => Answer::Forgotten { clock },
-                false => Answer::Outdated { clock },
-            };
-            Self::answer(to, answer, cx);
+            Self::answer(to, Answer::Outdated { clock }, cx);
             // It never will be prepared here.
             if let [coordinator, _, ..] = participants[..]
                 && coordinator != cx.id().partition()

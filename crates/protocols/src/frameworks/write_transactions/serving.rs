@@ -189,6 +189,15 @@ impl Serving {
         }
     }
 
+    /// What was read before this can't be read again: the site has been rebuilt since.
+    pub(super) fn forget_past(&mut self, shown: Versionstamp) {
+        self.overwritten = Overwritten::new(shown);
+        if let Some((_, cut)) = self.cuts.pop_back() {
+            self.cuts.clear();
+            self.cuts.push_back((shown, cut));
+        }
+    }
+
     /// What is admitted as of a time, by site. `None` if it is not known any more. Without sites it is empty.
     pub(super) fn cut(&self, at: Versionstamp) -> Option<&[Versionstamp]> {
         if self.cuts.is_empty() {

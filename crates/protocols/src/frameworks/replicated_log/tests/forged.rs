@@ -46,9 +46,10 @@ fn forged(pick: &mut impl FnMut(usize) -> usize) -> Message<Add> {
         }
         5 => Message::Behind { ballot: ballot(pick) },
         6 => Message::Refused { promised: ballot(pick) },
-        7 => Message::Rejoin { nonce: number(pick) },
+        7 => Message::Rejoin { nonce: number(pick), question: number(pick) },
         8 => Message::Standing {
             nonce: number(pick),
+            question: number(pick),
             promised: ballot(pick),
             is_blank: number(pick) % 2 == 0,
             is_anew: number(pick) % 2 == 0,

@@ -65,10 +65,19 @@ fn what_was_answered_to_an_earlier_run_of_a_lost_replica_does_not_count() {
     let (nonce, promised) = (net.nodes[2].log.acceptor.incarnation(), Ballot::NONE.next(0));
     answer(
         &mut net,
-        Message::Standing { nonce: nonce ^ 1, promised, is_blank: false, is_anew: false },
+        Message::Standing {
+            nonce: nonce ^ 1,
+            question: 0,
+            promised,
+            is_blank: false,
+            is_anew: false,
+        },
     );
     assert!(is_asking(&net), "that was another question");
-    answer(&mut net, Message::Standing { nonce, promised, is_blank: false, is_anew: false });
+    answer(
+        &mut net,
+        Message::Standing { nonce, question: 0, promised, is_blank: false, is_anew: false },
+    );
     assert!(!is_asking(&net));
 }
 

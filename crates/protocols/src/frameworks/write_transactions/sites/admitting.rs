@@ -79,7 +79,8 @@ impl Replica {
         let apart = if is_undone { APART_IF_UNDONE } else { APART };
         let is_early = self.exchange.admitted_at.is_some_and(|at| now.since(at) < apart)
             || self.exchange.tried_at.is_some_and(|at| now.since(at) < TRIED_EVERY);
-        if own != self.group.all_partitions().start || is_early {
+        let lacks_own = self.machine.sites.lacks_own();
+        if own != self.group.all_partitions().start || is_early || lacks_own {
             return;
         }
         let Some(serving) = self.machine.serving.as_ref().filter(|s| s.admission.is_none()) else {
@@ -123,6 +124,7 @@ impl Replica {
         let is_possible = serving.is_possible(id.requested, now) && is_later;
         if !is_here
             || self.exchange.rebuilding.is_losing_any()
+            || self.machine.sites.lacks_own()
             || !is_possible
             || is_known
             || serving.admission.is_some()

@@ -200,7 +200,8 @@ impl Replica {
         if self.exchange.copied[site] {
             return;
         }
-        let entry = Entry::Part { site: site as u16, to, next, versions, needs };
+        let era = self.machine.sites.eras[site];
+        let entry = Entry::Part { site: site as u16, era, to, next, versions, needs };
         let is_proposed = self.stalled.is_empty() && self.log.propose_led(entry, cx).is_some();
         self.exchange.copied[site] = is_proposed;
     }

@@ -58,7 +58,7 @@ use std::collections::BTreeMap;
 use serried_actor::{Group, Timestamp};
 use serried_model::NodeId;
 
-use super::message::{Across, Message, Report, TransactionId};
+use super::message::{Across, Message, Report, Stage, TransactionId};
 use super::replica::{Cx, Replica};
 pub(super) use state::{Copy, Kept, Outbox, Sites};
 
@@ -167,6 +167,7 @@ impl Replica {
             | Across::Found(_)
             | Across::Begin(_)
             | Across::Clock(_)
+            | Across::Whole
             | Across::End => self.group.contains(origin) && origin.partition() != own,
             _ => {
                 self.group.is_elsewhere(origin)
@@ -205,13 +206,23 @@ impl Replica {
             }
             Across::Admit { cut, .. } => cut.len() == sites,
             Across::Found(eras) | Across::Begin(eras) => eras.len() == sites,
+            Across::Restored { needs, .. } => needs.len() == sites,
             _ => true,
         };
         if !is_sound || eras.len() != sites {
             return cx.reject(|| format!("{from} speaks of another number of sites"));
         }
+        let first = self.group.all_partitions().start;
         let Some(across) = self.on_lost_sites(from, (eras, across), cx) else { return };
-        if self.must_rebuild() || !self.is_of_this_era(from.partition(), eras, cx) {
+        if self.must_rebuild() {
+            return;
+        }
+        if !self.is_of_this_era(from.partition(), eras, cx) {
+            // Only the first partition is sent reports. It knows more, and says so with any message.
+            if matches!(across, Across::Report(_)) {
+                let shown = self.clock(cx).shown;
+                self.send_across(from.partition(), Across::Clock(shown), cx);
+            }
             return;
         }
         match across {
@@ -226,19 +237,20 @@ impl Replica {
                 self.on_copied(site, to, (after, is_done), cx);
             }
             Across::Report(report) => {
-                let first = self.group.all_partitions().start;
                 if cx.id().partition() == first {
-                    self.tell_end(from.partition(), report.is_rebuilding, cx);
+                    self.tell_stage(from.partition(), report.stage, cx);
                     self.tell_clock(from.partition(), report.shown, cx);
                     self.exchange.reports.insert(from.partition(), (cx.now(), report));
                     self.admit_if_ready(cx);
                 }
             }
-            Across::End => self.on_end(from.partition(), cx),
+            Across::Whole | Across::End if from.partition() != first => {}
+            Across::Whole => self.go_on_to(Stage::Whole, cx),
+            Across::End => self.go_on_to(Stage::Rebuilt, cx),
             Across::Clock(shown) => self.take_over_possible(shown, cx),
             Across::Restore { after } => self.on_restore(site, after, cx),
-            Across::Restored { after, next, versions, is_last, latest } => {
-                self.on_restored(site, (after, next, is_last), versions, latest, cx);
+            Across::Restored { after, next, versions, is_last, latest, needs } => {
+                self.on_restored(site, (after, next, is_last), versions, (latest, needs), cx);
             }
             Across::Ask { .. } | Across::Told { .. } | Across::Found(_) | Across::Begin(_) => {}
             Across::Admit { id, cut } => {

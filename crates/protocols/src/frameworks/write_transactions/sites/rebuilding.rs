@@ -28,16 +28,21 @@
 //! Messages of a former era are dropped. The site does not begin before all other sites have told it what its eras were,
 //! and all partitions of a site begin the same one.
 //!
-//! # The end
-//! Clients are served again when the first partition's log says that all partitions have all that the site lacked. If
-//! another site loses its disks before that, and has sent a part of what it had admitted of this one, then perhaps some
-//! partitions have a transaction and others never will. So this site is *torn*: it serves no clients until it is
-//! rebuilt on empty disks once more.
+//! # Stages
+//! The first partition's log says when all partitions have got back what the site had written ([`Stage::Whole`]). Before
+//! that the site sends nothing to others and admits nothing: if another site is lost meanwhile that has sent some
+//! partitions what they lacked and others not, then the transactions that are there in part never get further. Then
+//! this site is *torn*, and serves no clients until it is rebuilt on empty disks once more.
+//!
+//! What a site gets back may depend on what other sites have written, or may be missing because they have overwritten
+//! it. So it comes with how far the sender had got then, by site. What this site copies to others needs all of that, and
+//! it serves clients again ([`Stage::Rebuilt`]) when it has admitted it at all partitions. It forgets how it came there:
+//! nobody reads as of an earlier time.
 //!
 //! # Clocks
 //! What the site writes from now on is later than all that any other site has seen when it says that it has sent all.
-//! A transaction that was requested before that is refused: nobody knows any more whether it took effect. The clock goes
-//! on a minute later still. So unless the former clock was ahead by that much, what is lost and what is written later
+//! A transaction that was requested before that is refused: nobody knows any more whether it took effect. The clock also
+//! begins a minute later. So unless the former clock was ahead by that much, what is lost and what is written later
 //! have different versionstamps, although nothing depends on that.
 
 use core::time::Duration;
@@ -47,7 +52,7 @@ use serried_actor::Timestamp;
 use serried_model::{NodeId, Versionstamp, Write};
 
 use super::super::Mutation;
-use super::super::message::{Across, Entry};
+use super::super::message::{Across, Entry, Stage};
 use super::super::reads::admitted;
 use super::super::replica::{Cx, Replica};
 use super::receiving::Receiving;
@@ -78,6 +83,10 @@ pub(super) struct Rebuilding {
     restored_at: BTreeMap<usize, Timestamp>,
     /// By site: whether versions of this one are in the log, and not applied yet.
     restored: BTreeMap<usize, bool>,
+    /// Whether all is in the store that this site had admitted of others before they were lost.
+    is_stored: bool,
+    /// When the first partition was told last that this one is being rebuilt.
+    found_at: Option<Timestamp>,
     /// Other sites that are lost: the new era, and whether it is in the log.
     losing: BTreeMap<usize, (u32, bool)>,
 }
@@ -159,8 +168,12 @@ impl Replica {
     }
 
     fn propose_rebuild(&mut self, eras: Vec<u32>, cx: &mut Cx<'_>) {
-        let rebuilding = &self.exchange.rebuilding;
-        if rebuilding.is_proposed || !self.must_rebuild() {
+        let (rebuilding, sites) = (&self.exchange.rebuilding, &self.machine.sites);
+        let own = usize::from(self.group.site());
+        let has_begun = sites.is_rebuilding() && sites.lacks_own();
+        let are_told = self.other_sites().all(|site| rebuilding.told.contains_key(&site));
+        let may_begin = (self.must_rebuild() && are_told) || has_begun;
+        if rebuilding.is_proposed || !may_begin || eras[own] <= sites.eras[own] {
             return;
         }
         let latest = rebuilding.told.values().map(|(_, latest)| *latest).max();
@@ -270,80 +283,101 @@ impl Replica {
         exchange.reported = Default::default();
         exchange.rebuilding.restored.remove(&site);
         exchange.rebuilding.restored_at.remove(&site);
+        exchange.rebuilding.is_stored = false;
     }
 
-    /// The log says that this site is being rebuilt, or that it has been.
+    /// The log says that this site is being rebuilt, and how far, or that it has been.
     pub(in super::super) fn on_rebuilds(&mut self, cx: &mut Cx<'_>) {
         self.exchange.rebuilding.is_proposed = false;
-        self.take_over(self.machine.sites.clock_if_rebuilt(), cx);
+        self.take_over(self.machine.sites.clock_from, cx);
+        let shown = self.clock(cx).shown;
+        if let Some(serving) =
+            self.machine.serving.as_mut().filter(|_| self.machine.sites.stage == Stage::Rebuilt)
+        {
+            // What was admitted in the meantime has later commit times than what it needs here.
+            serving.forget_past(shown);
+        }
         self.restore(cx);
     }
 
-    /// Asks other sites for what they had admitted of this one. Ends once all is here and admitted.
+    /// Asks other sites for what they had admitted of this one. The first partition looks whether all partitions can go
+    /// on to the next stage.
     pub(super) fn restore(&mut self, cx: &mut Cx<'_>) {
-        if !self.machine.sites.is_rebuilding() {
+        let stage = self.machine.sites.stage;
+        if stage == Stage::Rebuilt {
             return;
         }
-        let now = cx.now();
+        let (now, first) = (cx.now(), self.group.all_partitions().start);
         for site in self.other_sites() {
             let Some(restoring) = self.machine.sites.restoring[site].clone() else { continue };
-            if restoring.lacks.is_some() {
-                continue;
-            }
-            let asked = self.exchange.rebuilding.restored_at.get(&site);
-            let is_proposed = self.exchange.rebuilding.restored.get(&site) == Some(&true);
-            if !is_proposed && asked.is_none_or(|at| now.since(*at) >= ASKED_EVERY) {
-                self.exchange.rebuilding.restored_at.insert(site, now);
+            let rebuilding = &mut self.exchange.rebuilding;
+            let asked = rebuilding.restored_at.get(&site);
+            let is_early = asked.is_some_and(|at| now.since(*at) < ASKED_EVERY);
+            if !restoring.is_done && !is_early && rebuilding.restored.get(&site) != Some(&true) {
+                rebuilding.restored_at.insert(site, now);
                 self.send_to_site(site, Across::Restore { after: restoring.after }, cx);
             }
         }
-        // The first partition knows when all partitions are ready, and says so to the others.
-        let is_ready = |partition| {
+        if self.mutation.is(Mutation::RebuiltAtOnce) {
+            return self.go_on_to(Stage::Rebuilt, cx);
+        }
+        if cx.id().partition() != first {
+            // Perhaps the first partition does not know it, or is in another era.
+            let found_at = &mut self.exchange.rebuilding.found_at;
+            if stage == Stage::Restoring && found_at.is_none_or(|at| now.since(at) >= ASKED_EVERY) {
+                *found_at = Some(now);
+                self.send_across(first, Across::Found(self.machine.sites.eras.clone()), cx);
+            }
+            return;
+        }
+        let can_go_on = |partition| {
             let report = self.exchange.reports.get(&partition);
-            report.is_some_and(|(_, report)| report.is_ready)
+            report.is_some_and(|(_, report)| {
+                report.stage > stage || (report.stage == stage && report.is_ready)
+            })
         };
-        let is_first = cx.id().partition() == self.group.all_partitions().start;
-        let is_over = is_first && self.group.all_partitions().all(is_ready);
-        if is_over || self.mutation.is(Mutation::RebuiltAtOnce) {
-            self.end_rebuilding(cx);
+        if self.group.all_partitions().all(can_go_on) {
+            let next = if stage == Stage::Restoring { Stage::Whole } else { Stage::Rebuilt };
+            self.go_on_to(next, cx);
         }
     }
 
-    /// Whether this partition has all that the site lacked, or the site is not being rebuilt.
+    /// Whether this partition has what it needs for the next stage.
     pub(super) fn is_ready(&self) -> bool {
         let sites = &self.machine.sites;
-        let has = |site: usize| {
-            let Some(restoring) = &sites.restoring[site] else { return true };
-            restoring.lacks.is_some_and(|lacks| self.admitted_of(site) >= lacks)
-        };
-        !sites.is_torn() && self.other_sites().all(has)
+        match sites.stage {
+            Stage::Restoring => {
+                !sites.is_torn() && sites.restoring.iter().flatten().all(|it| it.is_done)
+            }
+            Stage::Whole => {
+                self.other_sites().all(|site| self.admitted_of(site) >= sites.lacks[site])
+            }
+            Stage::Rebuilt => true,
+        }
     }
 
-    /// Puts it into the log that the site is rebuilt.
-    fn end_rebuilding(&mut self, cx: &mut Cx<'_>) {
-        if self.machine.sites.is_rebuilding() && !self.exchange.rebuilding.is_proposed {
-            let is_proposed = self.log.propose_led(Entry::Rebuilt, cx).is_some();
+    /// Puts it into the log that the site is rebuilt so far.
+    pub(super) fn go_on_to(&mut self, stage: Stage, cx: &mut Cx<'_>) {
+        if self.machine.sites.stage < stage && !self.exchange.rebuilding.is_proposed {
+            let entry = if stage == Stage::Whole { Entry::Whole } else { Entry::Rebuilt };
+            let is_proposed = self.log.propose_led(entry, cx).is_some();
             self.exchange.rebuilding.is_proposed = is_proposed;
         }
     }
 
-    /// The first partition says that the site is rebuilt.
-    pub(super) fn on_end(&mut self, from: u16, cx: &mut Cx<'_>) {
-        if from == self.group.all_partitions().start {
-            self.end_rebuilding(cx);
-        }
-    }
-
-    /// A partition that does not know that the site is rebuilt hears of it from the first one.
-    pub(super) fn tell_end(&self, partition: u16, is_rebuilding: bool, cx: &mut Cx<'_>) {
-        if is_rebuilding && !self.is_rebuilding() {
-            self.send_across(partition, Across::End, cx);
+    /// Tells a partition that is at an earlier stage than the first one how far the site is.
+    pub(super) fn tell_stage(&self, partition: u16, stage: Stage, cx: &mut Cx<'_>) {
+        let own = self.machine.sites.stage;
+        if stage < own && !self.must_rebuild() {
+            let across = if own == Stage::Whole { Across::Whole } else { Across::End };
+            self.send_across(partition, across, cx);
         }
     }
 
     /// A site that is being rebuilt asks for what was admitted of it here.
     pub(super) fn on_restore(&mut self, site: usize, after: Option<Vec<u8>>, cx: &mut Cx<'_>) {
-        if after.is_none() {
+        // A new leader has some of it only in memory.
+        if !core::mem::replace(&mut self.exchange.rebuilding.is_stored, true) {
             self.machine.cells_mut().store_some(usize::MAX, cx.store());
         }
         let (sites, group) = (&self.machine.sites, &self.group);
@@ -360,7 +394,10 @@ impl Replica {
         });
         let (next, is_last) = (next.unwrap_or_default(), !has_more);
         let latest = self.latest_seen(cx);
-        let restored = Across::Restored { after, next, versions, is_last, latest };
+        let mut needs = self.machine.sites.needed.clone();
+        // Versions may be missing because this site has overwritten them.
+        needs[usize::from(self.group.site())] = self.clock(cx).shown;
+        let restored = Across::Restored { after, next, versions, is_last, latest, needs };
         self.send_to_site(site, restored, cx);
     }
 
@@ -370,7 +407,7 @@ impl Replica {
         site: usize,
         (after, next, is_last): (Option<Vec<u8>>, Vec<u8>, bool),
         versions: Vec<(Versionstamp, Write)>,
-        latest: Versionstamp,
+        (latest, needs): (Versionstamp, Vec<Versionstamp>),
         cx: &mut Cx<'_>,
     ) {
         let (serving, now) = (self.machine.serving.as_ref(), cx.now());
@@ -379,17 +416,19 @@ impl Replica {
             let is_own = self.group.site_of(stamp.partition()) == self.group.site();
             is_own && is_possible(*stamp) && self.is_of_partition(write, cx)
         };
-        if !is_possible(latest) || !versions.iter().all(is_sound) {
+        let are_possible = is_possible(latest) && needs.iter().all(|needed| is_possible(*needed));
+        if !are_possible || !versions.iter().all(is_sound) {
             return cx
                 .reject(|| format!("site {site} has sent versions that are not of this site"));
         }
         let restoring = self.machine.sites.restoring[site].as_ref();
-        let is_next = restoring.is_some_and(|it| it.lacks.is_none() && it.after == after);
+        let is_next = restoring.is_some_and(|it| !it.is_done && it.after == after);
         let is_proposed = self.exchange.rebuilding.restored.get(&site) == Some(&true);
         if !is_next || is_proposed || !self.stalled.is_empty() {
             return;
         }
-        let entry = Entry::Restored { site: site as u16, next, versions, is_last, latest };
+        let site_number = site as u16;
+        let entry = Entry::Restored { site: site_number, next, versions, is_last, latest, needs };
         let is_proposed = self.log.propose_led(entry, cx).is_some();
         self.exchange.rebuilding.restored.insert(site, is_proposed);
     }
@@ -399,7 +438,7 @@ impl Replica {
         let site = usize::from(site);
         self.exchange.rebuilding.restored.remove(&site);
         self.exchange.rebuilding.restored_at.remove(&site);
-        self.take_over(self.machine.sites.clock_if_rebuilt(), cx);
+        self.take_over(self.machine.sites.clock_from, cx);
         self.restore(cx);
     }
 }

@@ -81,7 +81,8 @@ impl Replica {
             return cx.reject(|| format!("site {site} has sent transactions that are not its own"));
         }
         if !runs.is_empty() {
-            let entry = Entry::Receive { site: site as u16, to, runs };
+            let era = self.machine.sites.eras[site];
+            let entry = Entry::Receive { site: site as u16, era, to, runs };
             if !self.stalled.is_empty() || self.log.propose_led(entry, cx).is_none() {
                 return;
             }
@@ -111,8 +112,8 @@ impl Replica {
     fn report_of_own(&self, shown: Versionstamp) -> Report {
         let all = self.machine.sites.cut.len();
         let (here, waiting) = (vec![Versionstamp::ZERO; all], vec![Vec::new(); all]);
-        let (is_rebuilding, is_ready) = (self.machine.sites.is_rebuilding(), self.is_ready());
-        let mut report = Report { here, waiting, shown, is_rebuilding, is_ready };
+        let (stage, is_ready) = (self.machine.sites.stage, self.is_ready());
+        let mut report = Report { here, waiting, shown, stage, is_ready };
         for site in self.other_sites() {
             report.here[site] = self.durable_of(site);
             report.waiting[site] = self.machine.sites.summary(site);

@@ -8,7 +8,7 @@ use serried_actor::Group;
 use serried_model::{Versionstamp, Write};
 
 use super::super::Mutation;
-use super::super::message::{Batch, Outgoing, Run, size};
+use super::super::message::{Batch, Outgoing, Run, Stage, size};
 use crate::Mutated;
 
 /// How many batches wait to be admitted at most. Then early ones are put together.
@@ -46,13 +46,19 @@ pub(in super::super) struct Sites {
     pub(in super::super) eras: Vec<u32>,
     /// When the site was rebuilt: how often it had been then, and what was admitted of it before.
     losses: Vec<Vec<(u32, Versionstamp)>>,
+    /// How far this site is rebuilt.
+    pub(in super::super) stage: Stage,
     /// While this site is being rebuilt: what the site has sent of what it had admitted of this one.
     pub(in super::super) restoring: Vec<Option<Restoring>>,
+    /// What this site has to admit before it is rebuilt.
+    pub(super) lacks: Vec<Versionstamp>,
     /// Another site has lost its disks when it had sent only a part of what it had admitted of this one. So what is here
     /// is not whole.
     is_torn: bool,
     /// Transactions that were requested up to this have perhaps committed before this site was rebuilt.
     pub(in super::super) rebuilt_at: Versionstamp,
+    /// What the clock shows at least since this site was rebuilt.
+    pub(in super::super) clock_from: Versionstamp,
 }
 
 /// What another site has sent of what it had admitted of this one, while this one is being rebuilt.
@@ -60,8 +66,8 @@ pub(in super::super) struct Sites {
 pub(in super::super) struct Restoring {
     /// The name in the other site's store after which the next part begins.
     pub(in super::super) after: Option<Vec<u8>>,
-    /// Once it has sent all: this site lacks what has committed there up to this.
-    pub(in super::super) lacks: Option<Versionstamp>,
+    /// Whether it has sent all.
+    pub(in super::super) is_done: bool,
 }
 
 /// What is here of a copy of another site's versions.
@@ -80,6 +86,10 @@ fn raise(times: &mut [Versionstamp], others: &[Versionstamp]) {
     for (time, other) in times.iter_mut().zip(others) {
         *time = (*time).max(*other);
     }
+}
+
+fn raise_eras(eras: &mut [u32], others: &[u32]) {
+    eras.iter_mut().zip(others).for_each(|(era, other)| *era = (*era).max(*other));
 }
 
 /// Two batches that follow one another as one.
@@ -138,9 +148,12 @@ impl Sites {
             dropped: Versionstamp::ZERO,
             eras: vec![0; sites],
             losses: vec![Vec::new(); sites],
+            stage: Stage::Rebuilt,
             restoring: vec![None; sites],
+            lacks: vec![Versionstamp::ZERO; sites],
             is_torn: false,
             rebuilt_at: Versionstamp::ZERO,
+            clock_from: Versionstamp::ZERO,
         }
     }
 
@@ -149,8 +162,11 @@ impl Sites {
         if eras[own] <= self.eras[own] {
             return;
         }
-        self.eras = eras.to_vec();
-        self.rebuilt_at = latest;
+        raise_eras(&mut self.eras, eras);
+        self.stage = Stage::Restoring;
+        self.is_torn = false;
+        self.rebuilt_at = self.rebuilt_at.max(latest);
+        self.clock_from = self.rebuilt_at.after(CLOCK_AHEAD);
         for site in (0..self.eras.len()).filter(|site| *site != own) {
             self.restoring[site] = Some(Restoring::default());
             self.given_up[site] = true;
@@ -164,18 +180,30 @@ impl Sites {
         next: &[u8],
         is_last: bool,
         latest: Versionstamp,
+        needs: &[Versionstamp],
     ) {
         self.rebuilt_at = self.rebuilt_at.max(latest);
+        self.clock_from = self.clock_from.max(latest);
+        // What this site writes, and its copies for others, may depend on that.
+        raise(&mut self.needed, needs);
+        raise(&mut self.lacks, needs);
         if let Some(restoring) = &mut self.restoring[site] {
             restoring.after = Some(next.to_vec());
-            restoring.lacks = is_last.then_some(latest);
+            restoring.is_done = is_last;
         }
+    }
+
+    /// All partitions of this site have got back what they had written themselves.
+    pub(in super::super) fn whole(&mut self) {
+        self.stage = self.stage.max(Stage::Whole);
+        self.is_torn = false;
+        self.restoring.fill(None);
     }
 
     /// This site has all that it lacked.
     pub(in super::super) fn rebuilt(&mut self) {
-        self.restoring.fill(None);
-        self.is_torn = false;
+        self.whole();
+        self.stage = Stage::Rebuilt;
     }
 
     /// Whether another site has sent only a part of what it had admitted of this one, and can't send the rest.
@@ -183,22 +211,14 @@ impl Sites {
         self.is_torn
     }
 
-    /// What the clock shows at least, if this site was rebuilt.
-    pub(in super::super) fn clock_if_rebuilt(&self) -> Versionstamp {
-        match self.rebuilt_at {
-            Versionstamp::ZERO => Versionstamp::ZERO,
-            at => at.after(CLOCK_AHEAD),
-        }
-    }
-
     /// Whether this site is being rebuilt.
     pub(in super::super) fn is_rebuilding(&self) -> bool {
-        self.restoring.iter().any(Option::is_some)
+        self.stage < Stage::Rebuilt
     }
 
-    /// Whether this site still lacks something that it has written itself.
+    /// Whether another partition of this site may lack something that it has written itself.
     pub(super) fn lacks_own(&self) -> bool {
-        self.restoring.iter().flatten().any(|restoring| restoring.lacks.is_none())
+        self.stage < Stage::Whole
     }
 
     /// Another site has lost its disks. What was not admitted of it by now, it does not know any more.
@@ -241,7 +261,7 @@ impl Sites {
 
     /// Whether it is about so many sites.
     pub(in super::super) fn is_of(&self, sites: usize) -> bool {
-        let times = [&self.cut, &self.needed, &self.received, &self.acknowledged];
+        let times = [&self.cut, &self.needed, &self.received, &self.acknowledged, &self.lacks];
         let batches = self.waiting.iter().flatten();
         times.iter().all(|times| times.len() == sites)
             && batches.map(|batch| batch.needs.len()).all(|needs| needs == sites)
@@ -507,13 +527,18 @@ mod tests {
         let mut sites = Sites::new(3);
         sites.rebuild(0, &[1, 0, 0], Versionstamp(9));
         assert!(sites.is_rebuilding() && sites.lacks_own());
+        assert_eq!(sites.clock_from, Versionstamp(9).after(CLOCK_AHEAD));
         let mut other = sites.clone();
         other.lose(1, 1, Mutated::NONE);
         assert!(!other.is_torn(), "it had sent nothing");
-        sites.restored(1, b"a", false, Versionstamp(20));
-        assert_eq!(sites.rebuilt_at, Versionstamp(20));
+        let needs = [Versionstamp(0), Versionstamp(20), Versionstamp(7)];
+        sites.restored(1, b"a", false, Versionstamp(20), &needs);
+        assert_eq!((sites.rebuilt_at, sites.needed[2]), (Versionstamp(20), Versionstamp(7)));
         sites.lose(1, 1, Mutated::NONE);
         assert!(sites.is_torn());
+        // The first partition has found before that that all have everything.
+        sites.whole();
+        assert!(sites.is_rebuilding() && !sites.lacks_own() && !sites.is_torn());
         sites.rebuilt();
         assert!(!sites.is_rebuilding() && !sites.is_torn());
     }
