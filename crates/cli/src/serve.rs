@@ -172,13 +172,10 @@ async fn start(
 /// Why a node that replaces a lost disk waits, and what to do.
 fn too_few(answered: usize, wanted: usize, of_site: bool) -> String {
     let them = if of_site { "those of its site" } else { "them" };
-    let or = match of_site {
-        true => "; if their disks are lost, too, start all nodes of the site with --rebuild-site",
-        false => "",
-    };
     format!(
         "{answered} of {them} answer, and {wanted} must say which keyspaces the lost disk may have held: start the others; \
-         this node goes on when they answer{or}"
+         this node goes on when they answer; if a keyspace has several sites, and the disks of all nodes of this one are \
+         lost, start all of them with --rebuild-site"
     )
 }
 
@@ -292,6 +289,11 @@ impl Serve {
         opened: &OnceLock<Arc<NodeDisks>>,
     ) -> anyhow::Result<(NodeHandle, String)> {
         let durability = configuration.durability;
+        anyhow::ensure!(
+            !self.rebuild_site || configuration.keyspaces.iter().any(|keyspace| keyspace.sites > 1),
+            "--rebuild-site gets back what other sites have, and no keyspace of the configuration has several sites: \
+             use --rejoin if a majority of the other nodes still has its disks"
+        );
         let usual = || PathBuf::from(format!("serried-data/node-{}", configuration.node));
         let path = self.data.clone().unwrap_or_else(usual);
         if durability == Durability::Memory {

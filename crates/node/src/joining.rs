@@ -265,9 +265,14 @@ impl Joining<'_> {
             let knowing = || answers.iter().filter(|answer| answer.knows_lost);
             let lacking = wanted.iter().find(|wanted| wanted.answered(knowing()) < wanted.count);
             let over = Instant::now() > until;
+            // Other sites may be lost, too. If one is not, this one gets back what that has, and counts as lost in every
+            // keyspace that it gets.
+            let other_site = |wanted: &&Wanted| wanted.nodes.len() < self.configuration.peers.len();
+            let has_one = disks.rebuilds_site()
+                && wanted.iter().filter(other_site).any(|it| it.answered(&answers) >= it.count);
             if let Some(lacking) = lacking.filter(|_| must_know && over) {
                 let silent = wanted.iter().find(|wanted| wanted.answered(&answers) < wanted.count);
-                if let Some(silent) = silent.filter(|_| disks.keyspaces().is_empty()) {
+                if let Some(silent) = silent.filter(|_| disks.keyspaces().is_empty() && !has_one) {
                     let (answered, wanted) = (silent.answered(&answers), silent.count);
                     return Err(StartError::TooFew { answered, wanted, of_site: silent.of_site });
                 }

@@ -144,7 +144,7 @@ impl DataDirectory {
         let holds_data = holds_data(path).map_err(StorageError::io(path))?;
         if holds_data && start.rejoins() {
             let reason = "this directory holds a node's data, so its disk was not lost; start without \
-                          --rejoin, or move the directory away";
+                          --rejoin and --rebuild-site, or move the directory away";
             return Err(StorageError::refused(path, reason));
         }
         let found = existing.map(|text| check(&file, &text, identity)).transpose()?;

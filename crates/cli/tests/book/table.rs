@@ -282,6 +282,10 @@ pub(crate) const TABLE: &[(&str, How)] = &[
         How::Replacement(2),
     ),
     (
+        "serried shell \"serried://127.0.0.1:7400,127.0.0.1:7401,127.0.0.1:7402?home=1\" --keyspace posts",
+        How::Not(SITES),
+    ),
+    (
         "serried serve --config node-3.toml --data /var/lib/serried-new --rebuild-site",
         How::Not(SITES),
     ),

@@ -10,7 +10,7 @@ use serried_model::{Geography, Key, Snapshots, Value, Write};
 use serried_protocols::eiger::Eiger;
 use serried_protocols::eiger_port::EigerPort;
 use serried_session::SnapshotKeyspace;
-use serried_sim::{Cluster, Configuration, Reach, Side};
+use serried_sim::{Cluster, Configuration, Disk, Reach, Side};
 
 const SITES: u16 = 3;
 const PARTITIONS: u16 = 2;
@@ -173,4 +173,28 @@ fn a_session_that_moves_to_another_site_goes_on_there_once_all_that_it_has_seen_
     });
     cluster.run_until_done(Timestamp(20_000_000_000)).expect("everything finishes");
     assert!(*done.lock().unwrap());
+}
+
+#[test]
+fn a_new_leader_knows_about_how_far_its_site_is_behind_although_nobody_writes() {
+    let configuration = Configuration {
+        seed: 7,
+        sites: 2,
+        replicas: 1,
+        clients: 2,
+        geography: Geography::named("reg").unwrap(),
+        disk: Disk { keep_records: true, ..Disk::MEMORY },
+        settings: Settings { election_timeout_ms: 20, ..Settings::default() },
+        ..Configuration::default()
+    };
+    let mut cluster = Cluster::<EigerPort>::new(configuration);
+    let seconds = |s: u64| Timestamp(s * 1_000_000_000);
+    cluster.run_until(seconds(60));
+    cluster.partition(Reach::around(Side::site(1)));
+    cluster.run_until(seconds(62));
+    cluster.crash(0);
+    cluster.restart(0);
+    cluster.run_until(seconds(63));
+    let behind = cluster.gauge(0, 0, "site_behind_ms").expect("it leads");
+    assert!((2_500..16_000).contains(&behind), "{behind} ms");
 }

@@ -275,6 +275,7 @@ impl Replica {
         self.answer_reached(cx);
         let shown = self.clock(cx).shown;
         let behind = self.other_sites().map(|site| shown.since(self.admitted_of(site)));
-        self.exchange.behind = behind.max().unwrap_or_default();
+        let behind = behind.max().unwrap_or_default();
+        self.exchange.behind = if self.is_rebuilding() { Duration::ZERO } else { behind };
     }
 }

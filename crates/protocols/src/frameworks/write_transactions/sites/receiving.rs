@@ -10,6 +10,9 @@ use super::super::replica::{Cx, Replica};
 /// What a partition has is reported again after so long, although it is the same.
 const REPORTED_EVERY: Duration = Duration::from_millis(100);
 
+/// How often the log is told at least how far a site has sent everything, although that has written nothing.
+const NOTED_EVERY: Duration = Duration::from_secs(10);
+
 /// How far the clocks of a site's partitions are apart at most before they are set.
 const APART_AT_MOST: Duration = Duration::from_millis(100);
 
@@ -80,7 +83,10 @@ impl Replica {
         if !are_sound {
             return cx.reject(|| format!("site {site} has sent transactions that are not its own"));
         }
-        if !runs.is_empty() {
+        // Otherwise a new leader would believe that nothing was heard since the last transaction.
+        let received = self.machine.sites.received[site];
+        let is_noted = self.exchange.receiving[site].proposed <= received;
+        if !runs.is_empty() || (is_noted && to.since(received) >= NOTED_EVERY) {
             let era = self.machine.sites.eras[site];
             let entry = Entry::Receive { site: site as u16, era, to, runs };
             if !self.stalled.is_empty() || self.log.propose_led(entry, cx).is_none() {
