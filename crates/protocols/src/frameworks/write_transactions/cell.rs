@@ -25,7 +25,7 @@ pub(super) enum Cell {
     /// A transaction.
     Transaction(Transaction),
     /// What is known of other sites.
-    Sites(Sites),
+    Sites(Box<Sites>),
     /// What a transaction of this site has written here, which other sites perhaps lack.
     Outgoing(Kept),
 }

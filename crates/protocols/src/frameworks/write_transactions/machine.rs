@@ -188,7 +188,7 @@ impl Machine {
         }
         if let Some(position) = self.sites_changed_at.take() {
             let cell = self.cells.change(&name_of_sites(), position, store);
-            *cell = Cell::Sites(self.sites.clone());
+            *cell = Cell::Sites(Box::new(self.sites.clone()));
         }
     }
 
@@ -766,7 +766,7 @@ impl StateMachine<Replica> for Machine {
                 self.sites.take_over(sites);
                 self.sites_changed_at = None;
                 self.drop_outgoing(store);
-                self.cells.put(name, Cell::Sites(self.sites.clone()), store);
+                self.cells.put(name, Cell::Sites(Box::new(self.sites.clone())), store);
             }
             (Cell::Outgoing(kept), false, None) => {
                 let Some(commit) = outgoing_of_name(name.as_bytes()) else { return false };
