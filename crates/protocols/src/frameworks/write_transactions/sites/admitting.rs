@@ -79,7 +79,7 @@ impl Replica {
         let apart = if is_undone { APART_IF_UNDONE } else { APART };
         let is_early = self.exchange.admitted_at.is_some_and(|at| now.since(at) < apart)
             || self.exchange.tried_at.is_some_and(|at| now.since(at) < TRIED_EVERY);
-        let lacks_own = self.machine.sites.lacks_own();
+        let lacks_own = self.machine.sites.lacks_own() && !self.mutation.is(Mutation::NotWhole);
         if own != self.group.all_partitions().start || is_early || lacks_own {
             return;
         }
@@ -124,7 +124,7 @@ impl Replica {
         let is_possible = serving.is_possible(id.requested, now) && is_later;
         if !is_here
             || self.exchange.rebuilding.is_losing_any()
-            || self.machine.sites.lacks_own()
+            || (self.machine.sites.lacks_own() && !self.mutation.is(Mutation::NotWhole))
             || !is_possible
             || is_known
             || serving.admission.is_some()

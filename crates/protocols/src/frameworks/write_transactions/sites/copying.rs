@@ -8,6 +8,7 @@ use serried_actor::Timestamp;
 use serried_model::{Value, Versionstamp, Write};
 use serried_parts::decode_cell;
 
+use super::super::Mutation;
 use super::super::cell::{Cell, Versions, before_transactions};
 use super::super::message::{Across, Entry};
 use super::super::replica::{Cx, Replica};
@@ -49,7 +50,7 @@ impl Replica {
     /// Begins a copy for a site that has what has committed here up to `has`, or goes on with one.
     pub(super) fn begin_copy(&mut self, site: usize, has: Versionstamp, cx: &mut Cx<'_>) {
         let sites = &self.machine.sites;
-        if sites.lacks_own() {
+        if sites.lacks_own() && !self.mutation.is(Mutation::NotWhole) {
             return;
         }
         let mut to = Some(sites.acknowledged[site]);

@@ -290,11 +290,10 @@ impl Replica {
     pub(in super::super) fn on_rebuilds(&mut self, cx: &mut Cx<'_>) {
         self.exchange.rebuilding.is_proposed = false;
         self.take_over(self.machine.sites.clock_from, cx);
-        let shown = self.clock(cx).shown;
-        if let Some(serving) =
-            self.machine.serving.as_mut().filter(|_| self.machine.sites.stage == Stage::Rebuilt)
-        {
-            // What was admitted in the meantime has later commit times than what it needs here.
+        let (shown, stage) = (self.clock(cx).shown, self.machine.sites.stage);
+        let forgets = stage == Stage::Rebuilt && !self.mutation.is(Mutation::PastRead);
+        if let Some(serving) = self.machine.serving.as_mut().filter(|_| forgets) {
+            // Versions of this site have earlier commit times than the admissions of what they need.
             serving.forget_past(shown);
         }
         self.restore(cx);
@@ -395,6 +394,9 @@ impl Replica {
         let (next, is_last) = (next.unwrap_or_default(), !has_more);
         let latest = self.latest_seen(cx);
         let mut needs = self.machine.sites.needed.clone();
+        if self.mutation.is(Mutation::NotWhole) {
+            needs.fill(Versionstamp::ZERO);
+        }
         // Versions may be missing because this site has overwritten them.
         needs[usize::from(self.group.site())] = self.clock(cx).shown;
         let restored = Across::Restored { after, next, versions, is_last, latest, needs };
