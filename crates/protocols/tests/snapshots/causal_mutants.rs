@@ -182,19 +182,3 @@ broken_causal!(
     true,
     an_eiger_port_that_sends_what_it_has_got_back_before_it_is_whole_is_caught
 );
-broken_causal!(
-    eiger_port,
-    AtSafeTime,
-    EraOfReplay,
-    is_caught_rebuilding,
-    true,
-    an_eiger_port_that_replays_what_a_lost_site_has_sent_as_if_it_came_later_is_caught
-);
-broken_causal!(
-    eiger_port,
-    AtSafeTime,
-    PastRead,
-    is_caught_rebuilding,
-    true,
-    an_eiger_port_that_reads_as_of_times_before_its_site_was_rebuilt_is_caught
-);

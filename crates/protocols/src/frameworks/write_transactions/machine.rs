@@ -295,10 +295,6 @@ impl Machine {
             }
             let place = of_key.received.partition_point(|other| other.stamp < stamp);
             if of_key.received.get(place).is_none_or(|other| other.stamp != stamp) {
-                let era = match self.mutation.is(Mutation::EraOfReplay) {
-                    true => self.sites.eras[usize::from(self.group.site_of(stamp.partition()))],
-                    false => era,
-                };
                 of_key.received.insert(place, Received { value: value.clone(), stamp, era });
             }
         }

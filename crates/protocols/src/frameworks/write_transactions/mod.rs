@@ -129,8 +129,4 @@ pub enum Mutation {
     /// A site that is being rebuilt does not wait until all its partitions have got back what it had written, and forgets
     /// what that needs.
     NotWhole,
-    /// What a site receives again after a restart counts as sent after the other site was lost.
-    EraOfReplay,
-    /// A site that was rebuilt can be read as of earlier times.
-    PastRead,
 }

@@ -328,4 +328,28 @@ mod tests {
         }
         assert_eq!(serving.overwritten.len(), 0);
     }
+
+    #[test]
+    fn a_site_that_was_rebuilt_cannot_be_read_as_of_earlier_times() {
+        let (mut serving, _) = serving();
+        let key = Key::from("a");
+        let begun_at = serving.begun_at;
+        let after = |ticks| Versionstamp(begun_at.0 + ticks);
+        serving.admitted(Versionstamp::ZERO, vec![Versionstamp::ZERO]);
+        serving.admitted(after(9), vec![Versionstamp(7)]);
+        let version = super::super::cell::Version {
+            value: None,
+            commit: after(1),
+            session: 0,
+            elsewhere: None,
+        };
+        serving.overwritten.add(&key, version, after(8));
+        assert!(serving.cut(after(5)).is_some());
+        assert!(serving.overwritten.find(&key, after(5), |_| true).is_some());
+        serving.forget_past(after(20));
+        assert_eq!(serving.cut(after(19)), None);
+        assert_eq!(serving.cut(after(20)), Some(&[Versionstamp(7)][..]));
+        assert_eq!(serving.overwritten.find(&key, after(19), |_| true), None);
+        assert_eq!(serving.admitted_from(0, Versionstamp(3)), Some(after(20)));
+    }
 }

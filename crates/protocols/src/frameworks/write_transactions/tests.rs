@@ -723,3 +723,36 @@ fn what_another_replica_keeps_for_other_sites_is_kept_by_whoever_copies_it() {
     assert!(machine.outbox.bytes() > 0);
     assert_eq!(machine.outbox.remove_up_to(Versionstamp(9)), [Versionstamp(7)]);
 }
+
+#[test]
+fn what_a_site_had_sent_before_it_was_lost_is_lost_when_it_is_replayed_too() {
+    use super::machine::{Machine, is_lost};
+    use super::message::{Entry, Outgoing, Run};
+    use crate::frameworks::replicated_log::{Ballot, Chosen, Led, StateMachine};
+    let group = Group::new(1, Duration::from_millis(1)).at_site(0, 2);
+    let machine = || Machine::new(group.clone(), &Settings::default(), Mutated::NONE);
+    let (key, commit) = (Key::from("x"), Versionstamp::ZERO.next_of(1));
+    let transactions = vec![Outgoing { commit, writes: vec![write(key.clone(), "a")] }];
+    let runs = vec![Run { needs: vec![Versionstamp::ZERO; 2], transactions }];
+    let entries =
+        [Entry::Receive { site: 1, era: 0, to: commit, runs }, Entry::Lost { site: 1, era: 1 }];
+    let mut net = net(1);
+    net.act(NodeId::replica(0, 0), |_, cx| {
+        let mut apply = |machine: &mut Machine, slot: usize| {
+            let (by, entry) = (Ballot::NONE.next(0), entries[slot].clone());
+            let led = Led { by, number: slot as u64, entry };
+            let (slot, position) = (slot as u64, slot as u64);
+            machine.apply(Chosen { slot, position, entry: Some(&led), led_in: None }, cx);
+            let (versions, sites, _) = machine.versions_and_serving(&key, cx.store());
+            let are_lost = versions.received.iter().map(|one| is_lost(one, sites, &group));
+            are_lost.collect::<Vec<bool>>()
+        };
+        let mut first = machine();
+        assert_eq!(apply(&mut first, 0), [false]);
+        assert_eq!(apply(&mut first, 1), [true]);
+        // What is known of sites was stored, and the key was not.
+        let mut again = machine();
+        again.sites.clone_from(&first.sites);
+        assert_eq!(apply(&mut again, 0), [true]);
+    });
+}

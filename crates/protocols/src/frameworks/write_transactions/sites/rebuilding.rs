@@ -291,8 +291,8 @@ impl Replica {
         self.exchange.rebuilding.is_proposed = false;
         self.take_over(self.machine.sites.clock_from, cx);
         let (shown, stage) = (self.clock(cx).shown, self.machine.sites.stage);
-        let forgets = stage == Stage::Rebuilt && !self.mutation.is(Mutation::PastRead);
-        if let Some(serving) = self.machine.serving.as_mut().filter(|_| forgets) {
+        let serving = self.machine.serving.as_mut();
+        if let Some(serving) = serving.filter(|_| stage == Stage::Rebuilt) {
             // Versions of this site have earlier commit times than the admissions of what they need.
             serving.forget_past(shown);
         }
