@@ -6,8 +6,7 @@ use serried_model::{Guarantee, NodeId, Snapshots};
 use serried_protocols::{Mutated, eiger, eiger_port};
 
 use super::mutants::{
-    is_caught, is_caught_around, is_caught_copying, is_caught_late, is_caught_rebuilding,
-    is_caught_with_sites,
+    is_caught, is_caught_around, is_caught_copying, is_caught_rebuilding, is_caught_with_sites,
 };
 
 /// Eiger or Eiger-PORT with a mistake, and a test that finds it.
@@ -141,14 +140,6 @@ broken_causal!(
     is_caught_copying,
     false,
     an_eiger_port_that_admits_a_part_of_a_copy_is_caught
-);
-broken_causal!(
-    eiger,
-    Optimistically,
-    PreparedNotNeeded,
-    is_caught_late,
-    true,
-    an_eiger_that_does_not_need_what_other_partitions_may_have_admitted_is_caught
 );
 broken_causal!(
     eiger_port,

@@ -60,11 +60,6 @@ pub(crate) fn is_caught_rebuilding<P: Protocol<Family = Snapshots>>(crashes: boo
     )
 }
 
-/// The same with seeds from 450 on. Not many have an admission that one partition learns of late.
-pub(crate) fn is_caught_late<P: Protocol<Family = Snapshots>>(crashes: bool) -> bool {
-    is_caught_from::<P>(450, crashes, true, |_, _| Vec::new())
-}
-
 /// The same with seeds from 230 on. Not many have a write that commits while an admission is pending and is read around it.
 pub(crate) fn is_caught_around<P: Protocol<Family = Snapshots>>(crashes: bool) -> bool {
     is_caught_from::<P>(230, crashes, true, |_, _| Vec::new())

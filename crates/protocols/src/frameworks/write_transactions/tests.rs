@@ -756,3 +756,41 @@ fn what_a_site_had_sent_before_it_was_lost_is_lost_when_it_is_replayed_too() {
         assert_eq!(apply(&mut again, 0), [true]);
     });
 }
+
+/// Up to when other sites are told that a write depends on site 1, if an admission is prepared up to `cut`.
+fn needed_behind_an_admission(cut: Versionstamp, mutation: Mutated<Mutation>) -> Versionstamp {
+    use super::cell::{Cell, name_of_outgoing};
+    use super::machine::Machine;
+    use super::message::Entry;
+    use crate::frameworks::replicated_log::{Ballot, Chosen, Led, StateMachine};
+    let group = Group::new(1, Duration::from_millis(1)).at_site(0, 2);
+    let mut machine = Machine::new(group, &Settings::default(), mutation);
+    let (pending, commit) = (cut.next_of(0), cut.next_of(0).next_of(0));
+    let (participants, writes) = (vec![0], vec![write(Key::from("x"), "a")]);
+    let cut = vec![Versionstamp::ZERO, cut];
+    let entries = [
+        Entry::Prepare { id: id(1), participants, pending, writes: Vec::new(), cut },
+        Entry::Write { id: id(2), commit, writes },
+    ];
+    let mut net = net(1);
+    net.act(NodeId::replica(0, 0), |_, cx| {
+        for (slot, entry) in (0..).zip(entries) {
+            let led = Led { by: Ballot::NONE.next(0), number: slot, entry };
+            let position = slot;
+            machine.apply(Chosen { slot, position, entry: Some(&led), led_in: None }, cx);
+        }
+        match machine.cells_mut().get(&name_of_outgoing(commit), cx.store()) {
+            Cell::Outgoing(kept) => kept.needs[1],
+            other => panic!("{other:?}"),
+        }
+    })
+}
+
+#[test]
+fn a_write_needs_what_admissions_admit_that_are_only_prepared_at_its_partition() {
+    // Another partition may show it already, and the write's session may have read it there.
+    let cut = Versionstamp::ZERO.next_of(1);
+    assert_eq!(needed_behind_an_admission(cut, Mutated::NONE), cut);
+    let broken = Mutated::by(Mutation::PreparedNotNeeded);
+    assert_eq!(needed_behind_an_admission(cut, broken), Versionstamp::ZERO);
+}
