@@ -95,7 +95,7 @@ pub(crate) struct Serve {
     /// Replace the node of this number, whose disk was lost
     #[arg(long)]
     rejoin: bool,
-    /// The same, if the disks of all nodes of its site were lost: what the other sites have is copied from them
+    /// Replace a node of a site whose nodes have all lost their disks: what the other sites have is copied from them
     #[arg(long, conflicts_with = "rejoin")]
     rebuild_site: bool,
     /// Start with what is left of this node's data, although acknowledged data may be missing

@@ -110,8 +110,8 @@ impl History {
         self.versions
     }
 
-    /// What a read finds: what has happened since a number, or exactly the state at that number if it is known. `latest` has the latest version of each key, and `partitions` those of the transaction, in
-    /// their order.
+    /// What a read finds: what has happened since a number, or exactly the state at that number if that is wanted and
+    /// known. `latest` has the latest version of each key, and `partitions` those of the transaction, in their order.
     pub(super) fn find(
         &self,
         (since, exact): (u64, bool),

@@ -82,12 +82,14 @@
 //!
 //! # N, O and C (004 §3.3)
 //! *N:* without replication, a leader answers at once. With several replicas it waits for a round trip inside the
-//! partition, which the paper does not consider (`confirmed_reads`). It never waits for a write. *O:* one round is
-//! enough, unless a partition keeps less than is needed: it was asked by a client that has heard of nothing for long,
-//! while another partition was asked much earlier; or its leader is new. A read is told of at most 256 batches and 256
-//! KiB of overwritten values. *Not C:* metadata grows with the number of batches since the client has last heard of
-//! anything, times the number of partitions in the transaction. The client names these, so that the vectors have no
-//! others.
+//! partition, which the paper does not consider (`confirmed_reads`). That may be behind a batch that is already in the
+//! partition's log, and never waits for another partition. *O:* one round is enough, unless a partition keeps less than
+//! is needed: it was asked by a client that has heard of nothing for long, while another partition was asked much
+//! earlier; or its leader is new. A read is told of at most 256 batches and 256 KiB of overwritten values. Later rounds
+//! ask for exactly the state of the latest number that the client has heard of, however much has happened since. All
+//! partitions have reached it, since batches are applied one after the other. *Not C:* metadata grows with the number of
+//! batches since the client has last heard of anything, times the number of partitions in the transaction. The client
+//! names these, so that the vectors have no others.
 //!
 //! # What it costs to have one batch at a time
 //! All writes of a keyspace wait for one another. A batch of another partition than the first takes two rounds in logs

@@ -60,7 +60,8 @@ pub(crate) fn is_caught_rebuilding<P: Protocol<Family = Snapshots>>(crashes: boo
     )
 }
 
-/// The same with seeds from 230 on. Not many have a write that commits while an admission is pending and is read around it.
+/// The same with seeds from 230 on. Not many have a write that commits while an admission is pending and is read around
+/// it.
 pub(crate) fn is_caught_around<P: Protocol<Family = Snapshots>>(crashes: bool) -> bool {
     is_caught_from::<P>(230, crashes, true, |_, _| Vec::new())
 }

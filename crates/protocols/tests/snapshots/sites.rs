@@ -10,7 +10,7 @@ use serried_model::{Geography, Key, Snapshots, Value, Write};
 use serried_protocols::eiger::Eiger;
 use serried_protocols::eiger_port::EigerPort;
 use serried_session::SnapshotKeyspace;
-use serried_sim::{Cluster, Configuration, Disk, Reach, Side};
+use serried_sim::{Cluster, Configuration, Disk, Fault, Reach, Side};
 
 const SITES: u16 = 3;
 const PARTITIONS: u16 = 2;
@@ -197,4 +197,75 @@ fn a_new_leader_knows_about_how_far_its_site_is_behind_although_nobody_writes() 
     cluster.run_until(seconds(63));
     let behind = cluster.gauge(0, 0, "site_behind_ms").expect("it leads");
     assert!((2_500..16_000).contains(&behind), "{behind} ms");
+}
+
+/// Whether a partition of a site says this of it.
+fn says(cluster: &Cluster<EigerPort>, site: u16, gauge: &str) -> bool {
+    let mut partitions = site * PARTITIONS..(site + 1) * PARTITIONS;
+    partitions.any(|partition| cluster.gauge(partition, 0, gauge) == Some(1))
+}
+
+/// All machines of a site lose their disks, and start again.
+fn lose_site(cluster: &mut Cluster<EigerPort>, site: u16) {
+    let lost = cluster.begin(Fault::LostSite(site));
+    cluster.run_until(cluster.now() + Duration::from_millis(5));
+    cluster.end(lost);
+}
+
+#[test]
+fn a_site_that_is_torn_serves_nobody_until_it_is_rebuilt_once_more() {
+    let configuration = Configuration {
+        seed: 7,
+        sites: SITES,
+        replicas: 1,
+        partitions: PARTITIONS,
+        clients: 4 * usize::from(SITES),
+        geography: Geography::named("reg").unwrap(),
+        disk: Disk { keep_records: true, ..Disk::MEMORY },
+        // Parts of copies are small.
+        settings: Settings {
+            election_timeout_ms: 20,
+            site_backlog_bytes: 2_000,
+            ..Settings::default()
+        },
+        ..Configuration::default()
+    };
+    let mut cluster = Cluster::<EigerPort>::new(configuration);
+    let seconds = |s: u64| Timestamp(s * 1_000_000_000);
+    let session = cluster.keyspace(2);
+    cluster.spawn(2, async move {
+        session.sleep_until(Timestamp(50_000_000)).await;
+        for number in 0..KEYS {
+            let value = "v".repeat(1000) + &number.to_string();
+            session.write(key(number), value).await.expect("its site is up");
+        }
+    });
+    cluster.run_until(seconds(3));
+    lose_site(&mut cluster, 2);
+    cluster.run_until(cluster.now() + Duration::from_millis(100));
+    assert!(says(&cluster, 2, "site_rebuilding"), "it has got a part of what the others have");
+    lose_site(&mut cluster, 1);
+    cluster.run_until(seconds(10));
+    assert!(says(&cluster, 2, "site_torn"));
+    // The client that reads at a site, and what it finds.
+    let read = |cluster: &mut Cluster<EigerPort>, client: usize| {
+        let (keyspace, found) = (cluster.keyspace(client), Arc::new(Mutex::new(None)));
+        let into = found.clone();
+        cluster.spawn(client, async move {
+            let read = keyspace.read_only((0..KEYS).map(key)).await;
+            *into.lock().unwrap() = Some(read.map_err(|error| error.to_string()));
+        });
+        cluster.run_until(cluster.now() + Duration::from_secs(15));
+        let read = found.lock().unwrap().take();
+        read.expect("it has ended")
+    };
+    assert!(read(&mut cluster, 5).is_err(), "site 2 serves nobody");
+    let expected = read(&mut cluster, 3).expect("site 0 goes on");
+    assert!(expected.iter().all(Option::is_some));
+    lose_site(&mut cluster, 2);
+    cluster.run_until(cluster.now() + Duration::from_secs(5));
+    for site in 0..SITES {
+        assert!(!says(&cluster, site, "site_rebuilding") && !says(&cluster, site, "site_torn"));
+        assert_eq!(read(&mut cluster, 6 + usize::from(site)).as_ref(), Ok(&expected));
+    }
 }

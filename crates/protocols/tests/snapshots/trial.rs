@@ -101,8 +101,8 @@ struct Loss {
 }
 
 impl Loss {
-    /// A site is lost, and some time later perhaps once more. Or two sites are lost at the same time, or one while another
-    /// one is perhaps being rebuilt.
+    /// A site is lost, and some time later perhaps once more. Or two sites are lost at the same time, or one while
+    /// another one is perhaps being rebuilt.
     fn drawn(seed: u64, sites: u16, faults_last: Duration) -> Vec<Loss> {
         let random = &mut Pcg64Mcg::seed_from_u64(seed ^ 0x1055);
         let mut percent = |range| faults_last * random.random_range(range) / 100;
@@ -293,11 +293,13 @@ impl Trial {
         let stalled = stalled.filter(|_| !is_torn);
         let wrong = stalled.or_else(|| judge(P::GUARANTEE, &history).err());
         let last_reads = last_reads.lock().unwrap();
-        let is_wrong =
-            |read: &&Result<_, _>| (read.is_err() && !is_torn) || **read != last_reads[0];
+        let first = last_reads.iter().find(|read| read.is_ok());
+        let is_wrong = |read: &&Result<_, _>| match read {
+            Ok(_) => Some(*read) != first,
+            Err(_) => !is_torn,
+        };
         let differ = last_reads.iter().find(is_wrong);
-        let differ =
-            differ.map(|read| format!("sites differ at last: {:?}, {read:?}", last_reads[0]));
+        let differ = differ.map(|read| format!("sites differ at last: {first:?}, {read:?}"));
         let wrong = wrong.or(differ);
         let is_omitted = |event: &&serried_history::Event| {
             event.kind == EventKind::Ok

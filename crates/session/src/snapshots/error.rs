@@ -69,7 +69,7 @@ pub enum SnapshotError {
     },
     /// A write was tried again so late that the replicas no longer know whether it took effect.
     #[error(
-        "the replicas no longer know whether the write {token} of `{key}` took effect: outcomes are kept for `outcomes_ms`; if new writes fail like this, this client's clock is behind: synchronise it"
+        "the replicas no longer know whether the write {token} of `{key}` took effect: outcomes are kept for `outcomes_ms`, and not if the site has been rebuilt from others; if new writes fail like this, this client's clock is behind: synchronise it"
     )]
     Forgotten {
         /// The key.

@@ -11,10 +11,13 @@ use super::log::{ReplicatedLog, Role};
 use super::lost::Report;
 use super::message::{Ballot, Entry, Message, Timer};
 use super::restore::{self, Page, Progress, Restore};
+use super::sound::NEVER;
 
 /// A group that begins anew begins with a round that is as high as the wall clock, in units of 2 to the
 /// power of so many microseconds. Elections are further apart, so earlier rounds are lower.
 const CLOCK_SHIFT: u32 = 4;
+/// It is not above this, so that there are rounds left, whatever the wall clock says. It says so in the year 2111.
+const ROUND_AT_MOST: u64 = NEVER - (1 << 40);
 
 impl<E: Entry> ReplicatedLog<E> {
     pub(super) fn ask_for_standing<H: Host<Entry = E>>(&mut self, cx: &mut Context<'_, H>) {
@@ -50,8 +53,8 @@ impl<E: Entry> ReplicatedLog<E> {
     /// Whether it has nothing that a member of the group has ever chosen: it has lost its disk, or the
     /// group has begun anew, and it has accepted and copied nothing since.
     fn is_blank<H: Host<Entry = E>>(&self, cx: &mut Context<'_, H>) -> bool {
-        let has_begun = self.lost.is_none() && !self.anew;
-        if !self.may_begin_anew || has_begun || !self.acceptor.is_blank() {
+        let may_be = self.may_begin_anew && (self.lost.is_some() || self.anew);
+        if !may_be || !self.acceptor.is_blank() {
             return false;
         }
         let mut is_empty = true;
@@ -76,7 +79,7 @@ impl<E: Entry> ReplicatedLog<E> {
         if heard.are_blank && own_is_blank {
             (self.lost, self.anew) = (None, true);
             // Messages of leaders may still be on their way that no disk knows any more.
-            let round = cx.clock().midpoint_us() >> CLOCK_SHIFT;
+            let round = (cx.clock().midpoint_us() >> CLOCK_SHIFT).min(ROUND_AT_MOST);
             above = above.max(Ballot { round, member: 0 });
         }
         self.promise(above.max(self.acceptor.promised()), cx);

@@ -8,7 +8,7 @@ use super::members::Members;
 use super::message::{Accepted, Ballot, Entry, Message};
 
 /// A bound above the slots of any log and the rounds of any ballot.
-const NEVER: u64 = 1 << 48;
+pub(super) const NEVER: u64 = 1 << 48;
 
 const _: () = assert!(
     NEVER < u64::MAX / 4,

@@ -415,8 +415,8 @@ pub enum Across {
     Begin(Vec<u32>),
     /// From the leader of the first partition of a site, to one whose clock is behind: another one's clock shows this.
     Clock(Versionstamp),
-    /// From the leader of the first partition of a site that is being rebuilt: all partitions have got back what they had
-    /// written themselves.
+    /// From the leader of the first partition of a site that is being rebuilt: all partitions have got back what they
+    /// had written themselves.
     Whole,
     /// From the leader of the first partition of a site: the site is rebuilt, all partitions have all that they lacked.
     End,

@@ -126,7 +126,7 @@ pub enum Mutation {
     UnadmittedKept,
     /// A site that is being rebuilt serves clients at once.
     RebuiltAtOnce,
-    /// A site that is being rebuilt does not wait until all its partitions have got back what it had written, and forgets
-    /// what that needs.
+    /// A site that is being rebuilt does not wait until all its partitions have got back what it had written, and
+    /// forgets what that needs.
     NotWhole,
 }

@@ -199,3 +199,27 @@ fn a_replica_with_a_part_of_the_former_state_prevents_a_group_from_beginning_ane
     }
     assert!((0..3).all(|member| !net.nodes[member].log.is_anew()));
 }
+
+#[test]
+fn what_a_replica_has_reported_before_its_own_disk_was_lost_does_not_count() {
+    let mut net = Net::that_may_begin_anew();
+    net.propose(0, 7);
+    net.settle();
+    // The first one hears of both others while they still have everything. Nobody leads it.
+    net.lose(0);
+    while let Some(next) = net.network.pop_front() {
+        if matches!(next.2, Message::Rejoin { .. } | Message::Standing { .. }) {
+            net.deliver(next);
+        }
+    }
+    assert!(net.nodes[0].log.lost.is_some());
+    net.lose(1);
+    net.lose(2);
+    for _ in 0..5 {
+        net.settle();
+        net.wait(Duration::from_secs(3));
+        (0..3).for_each(|member| net.timer(member, Timer::Restore));
+        (0..3).for_each(|member| net.timer(member, Timer::Elect));
+    }
+    assert_eq!([0, 1, 2].map(|member| net.nodes[member].log.is_anew()), [true; 3]);
+}

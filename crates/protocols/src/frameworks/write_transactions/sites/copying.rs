@@ -87,8 +87,8 @@ impl Replica {
         Part { after, next: last.unwrap_or_default(), versions, needs }
     }
 
-    /// Reads what is wanted of some of the keys after a name in the store. Returns the name of the last one, the versions,
-    /// and whether there are more keys.
+    /// Reads what is wanted of some of the keys after a name in the store. Returns the name of the last one, the
+    /// versions, and whether there are more keys.
     pub(super) fn read_versions(
         &self,
         after: Option<Vec<u8>>,

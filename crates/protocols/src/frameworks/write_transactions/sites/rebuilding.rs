@@ -9,7 +9,10 @@
 //!   |  Rebuild in the log         |                                            |
 //!   | Restore(after) ------------>|  Lost in the log
 //!   |<------ Restored(versions) --|
-//!   |  Restored in the log        |
+//!   |  Restored in the log        |                                            |
+//!   |--- Report(stage, is ready) --------------------------------------------->|  of all partitions of the site
+//!   |<------------------------------------------------------------ Whole, End -|
+//!   |  Whole, Rebuilt in the log  |                                            |
 //! ```
 //!
 //! # What is left of a site
@@ -46,7 +49,7 @@
 //! have different versionstamps, although nothing depends on that.
 
 use core::time::Duration;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serried_actor::Timestamp;
 use serried_model::{NodeId, Versionstamp, Write};
@@ -57,6 +60,7 @@ use super::super::reads::admitted;
 use super::super::replica::{Cx, Replica};
 use super::receiving::Receiving;
 use super::sending::Sending;
+use super::state::raise_eras;
 
 /// After how long something is asked again.
 const ASKED_EVERY: Duration = Duration::from_millis(300);
@@ -81,8 +85,8 @@ pub(super) struct Rebuilding {
     is_proposed: bool,
     /// By site: when it was asked for versions of this site.
     restored_at: BTreeMap<usize, Timestamp>,
-    /// By site: whether versions of this one are in the log, and not applied yet.
-    restored: BTreeMap<usize, bool>,
+    /// The sites of which versions of this one are in the log, and not applied yet.
+    restored: BTreeSet<usize>,
     /// Whether all is in the store that this site had admitted of others before they were lost.
     is_stored: bool,
     /// When the first partition was told last that this one is being rebuilt.
@@ -139,7 +143,7 @@ impl Replica {
         }
         let mut eras = self.machine.sites.eras.clone();
         for (told, _) in rebuilding.told.values() {
-            eras.iter_mut().zip(told).for_each(|(era, told)| *era = (*era).max(*told));
+            raise_eras(&mut eras, told);
         }
         if cx.id().partition() == first {
             self.exchange.rebuilding.found.insert(first, (now, eras));
@@ -161,7 +165,7 @@ impl Replica {
         let Some(all) = all else { return };
         let mut eras = self.machine.sites.eras.clone();
         for found in all {
-            eras.iter_mut().zip(found).for_each(|(era, found)| *era = (*era).max(*found));
+            raise_eras(&mut eras, found);
         }
         eras[own] += 1;
         self.propose_rebuild(eras, cx);
@@ -310,9 +314,9 @@ impl Replica {
         for site in self.other_sites() {
             let Some(restoring) = self.machine.sites.restoring[site].clone() else { continue };
             let rebuilding = &mut self.exchange.rebuilding;
-            let asked = rebuilding.restored_at.get(&site);
-            let is_early = asked.is_some_and(|at| now.since(*at) < ASKED_EVERY);
-            if !restoring.is_done && !is_early && rebuilding.restored.get(&site) != Some(&true) {
+            let asked_at = rebuilding.restored_at.get(&site);
+            let is_early = asked_at.is_some_and(|at| now.since(*at) < ASKED_EVERY);
+            if !restoring.is_done && !is_early && !rebuilding.restored.contains(&site) {
                 rebuilding.restored_at.insert(site, now);
                 self.send_to_site(site, Across::Restore { after: restoring.after }, cx);
             }
@@ -425,14 +429,15 @@ impl Replica {
         }
         let restoring = self.machine.sites.restoring[site].as_ref();
         let is_next = restoring.is_some_and(|it| !it.is_done && it.after == after);
-        let is_proposed = self.exchange.rebuilding.restored.get(&site) == Some(&true);
+        let is_proposed = self.exchange.rebuilding.restored.contains(&site);
         if !is_next || is_proposed || !self.stalled.is_empty() {
             return;
         }
-        let site_number = site as u16;
-        let entry = Entry::Restored { site: site_number, next, versions, is_last, latest, needs };
-        let is_proposed = self.log.propose_led(entry, cx).is_some();
-        self.exchange.rebuilding.restored.insert(site, is_proposed);
+        let number = site as u16;
+        let entry = Entry::Restored { site: number, next, versions, is_last, latest, needs };
+        if self.log.propose_led(entry, cx).is_some() {
+            self.exchange.rebuilding.restored.insert(site);
+        }
     }
 
     /// A part is in the log.

@@ -88,7 +88,8 @@ fn raise(times: &mut [Versionstamp], others: &[Versionstamp]) {
     }
 }
 
-fn raise_eras(eras: &mut [u32], others: &[u32]) {
+/// Raises numbers of times that sites were rebuilt to others.
+pub(super) fn raise_eras(eras: &mut [u32], others: &[u32]) {
     eras.iter_mut().zip(others).for_each(|(era, other)| *era = (*era).max(*other));
 }
 
