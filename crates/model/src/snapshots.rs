@@ -107,6 +107,8 @@ pub enum Operation {
         at: Option<Versionstamp>,
         /// The number of the session. Only for [`VersionClocks::Safe`].
         session: u64,
+        /// The era of its site in which the session has seen something: see [`Own::era`].
+        era: Option<u32>,
         /// The token of the write, if it was tried before and it is not known whether it took effect.
         token: Option<WriteToken>,
     },
@@ -119,6 +121,8 @@ pub enum Operation {
         site: u16,
         /// What its clock showed.
         stamp: Versionstamp,
+        /// The era of that site then: see [`Own::era`].
+        era: Option<u32>,
     },
     /// Give the operation up. The answer is an [`Output::Outcome`]. It is ignored if the operation has ended.
     GiveUp,
@@ -133,6 +137,10 @@ pub struct Own {
     pub written: Versionstamp,
     /// How old what the client knows of a server may be.
     pub freshness: Duration,
+    /// How often its site had been rebuilt from other sites when the session saw something of it: the site's era. `None`
+    /// if it has seen nothing. If the site has been rebuilt since, what the session has seen is perhaps lost, and the
+    /// answer is [`Outcome::Rebuilt`].
+    pub era: Option<u32>,
 }
 
 /// One answer of a coordinator to a session.
@@ -140,6 +148,9 @@ pub struct Own {
 pub enum Output {
     /// The write has this token from now on.
     Began(WriteToken),
+    /// The outcome, which follows, is of this era of the client's site: see [`Own::era`]. Only for keyspaces with several
+    /// sites.
+    Era(u32),
     /// How the operation ended. Nothing follows it.
     Outcome(Outcome),
 }
@@ -217,6 +228,9 @@ pub enum Outcome {
         /// The site.
         site: u16,
     },
+    /// The site of the session has lost its disks since the session has seen something of it, and was rebuilt from other
+    /// sites. What the session has seen is perhaps lost. A write that was tried before has perhaps taken effect.
+    Rebuilt,
 }
 
 /// The result of a read-only transaction.

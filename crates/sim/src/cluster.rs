@@ -576,7 +576,9 @@ impl<P: Protocol> Cluster<P> {
             let id = self.world.id(number as u32);
             let actor = P::replica(id, group, &self.configuration.settings);
             self.replicas[number].restart(actor);
-            let job = if disk_is_lost { Job::Rejoin } else { Job::Start };
+            // As with real disks: a replica that has something durable knows what it has promised.
+            let rejoins = disk_is_lost && !self.replicas[number].has_records();
+            let job = if rejoins { Job::Rejoin } else { Job::Start };
             self.happen(number as u32, Occurrence::Job(job));
         }
     }

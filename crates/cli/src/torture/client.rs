@@ -137,6 +137,7 @@ impl TortureClient {
             front_ends: Some(front_end.clone()).filter(|_| has_clocks).into_iter().collect(),
             client: self.first_process + number,
             seed: self.seed,
+            ended_sessions: 0,
         };
         let clients = (0..LOOPS).map(|number| Box::pin(client(number).run()) as Client);
         Ok((clients.collect(), driver, measurement))

@@ -123,6 +123,8 @@ impl History {
         if exact && self.before.last <= since {
             let at = |(key, latest)| vec![self.version_at(since, key, latest)];
             let versions = keys.iter().zip(latest).map(at).collect();
+            // What came later is not there.
+            let last = last.min(since);
             return Found { last, complete_from: since, versions, marks: Vec::new() };
         }
         let (complete_from, listed_from) = self.cut(since, keys);
@@ -290,10 +292,10 @@ mod tests {
             let found = history.find((since, exact), &[key()], vec![version(50, "")], &[0]);
             (found.versions[0][0].number, found.complete_from, found.marks.len(), found.last)
         };
-        assert_eq!(find(10, true), (10, 10, 0, 50));
+        assert_eq!(find(10, true), (10, 10, 0, 10));
         assert_eq!(find(50, true), (50, 50, 0, 50));
         assert_eq!(find(60, true), (50, 60, 0, 50));
-        assert_eq!(find(4, true), (4, 4, 0, 50));
+        assert_eq!(find(4, true), (4, 4, 0, 4));
         assert!(find(10, false).1 > 10 && find(3, true).1 > 3, "it is not kept, or not sent");
     }
 

@@ -158,7 +158,8 @@ pub struct Version {
 /// What a partition knows of its keys.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Found {
-    /// The number of the last write that is applied here.
+    /// The number of the last write that is applied here. If exactly the state at a number was wanted and is there,
+    /// not more than that number.
     pub last: u64,
     /// What is said here is complete for all numbers from this one on.
     pub complete_from: u64,

@@ -68,6 +68,11 @@
 //!   the mark of `g`. The vector of `g` is not above `last` of any partition `i`: what it counts is applied at `start`,
 //!   and `i` has answered later. So the client would have chosen `g` or more. Hence `n >= g`. Between `g` and
 //!   `G(start)` nothing in the read set was written. So the state at `n` is that at `G(start)`, for these keys.
+//! - *The same holds after later rounds.* In these an answer may be exact: it has the state at `since`, nothing that came
+//!   later, and its `last` is not above `since`. Others may be as in the first round, if a leader is new. `n` is not
+//!   below `complete_from`, and so not below `since`. If `n` is a mark, then the writes of `i` up to `n` are up to
+//!   `highest[i]`, and that is at most `since`. So the state at `since` is that at `n`, for the keys of `i`. And `since`
+//!   is not below any `last` of the first round, hence not below `g`.
 //!
 //! Now order all operations: writes by their numbers, and a transaction behind the write with the number
 //! `max(n, G(start))`, several of them as they have begun. All orders in real time are kept:

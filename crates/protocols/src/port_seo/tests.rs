@@ -64,7 +64,11 @@ fn key(partition: u16) -> Key {
 fn begin_write(net: &mut Net, client: u64, txn: u64, partition: u16, value: &str) {
     let value = Some(Value::from(value));
     let writes = vec![serried_model::Write { key: key(partition), value }];
-    net.operate(client, txn, Operation::Write { writes, session: 0, at: None, token: None });
+    net.operate(
+        client,
+        txn,
+        Operation::Write { writes, session: 0, era: None, at: None, token: None },
+    );
 }
 
 fn begin_read(net: &mut Net, client: u64, txn: u64, partitions: &[u16]) {
@@ -79,6 +83,7 @@ fn outcomes(net: &mut Net) -> (Vec<Outcome>, Vec<WriteToken>) {
         match output {
             Output::Outcome(outcome) => outcomes.push(outcome),
             Output::Began(token) => tokens.push(token),
+            Output::Era(_) => {}
         }
     }
     (outcomes, tokens)
@@ -255,7 +260,8 @@ fn a_write_whose_outcome_is_unknown_takes_effect_once_if_another_client_tries_it
     assert_eq!(ended, [Outcome::Unknown]);
     write(&mut net, 1, 1, "b");
     let writes = vec![serried_model::Write { key: key(1), value: Some(Value::from("a")) }];
-    let again = Operation::Write { writes, session: 0, at: None, token: Some(tokens[0]) };
+    let again =
+        Operation::Write { writes, session: 0, era: None, at: None, token: Some(tokens[0]) };
     net.operate(1, 2, again);
     net.pass(Duration::from_millis(1));
     let (ended, _) = outcomes(&mut net);
@@ -360,7 +366,8 @@ fn a_client_whose_clock_is_ahead_is_refused_for_good() {
     assert!(matches!(ended[..], [Outcome::ClockSkew { ahead_us: 3_000_000_000.. }]), "{ended:?}");
     net.wait(Duration::from_secs(3600));
     let writes = vec![serried_model::Write { key: key(1), value: Some(Value::from("a")) }];
-    let again = Operation::Write { writes, session: 0, at: None, token: Some(tokens[0]) };
+    let again =
+        Operation::Write { writes, session: 0, era: None, at: None, token: Some(tokens[0]) };
     net.operate(1, 2, again);
     net.pass(Duration::from_secs(5));
     assert_eq!(outcomes(&mut net).0, [Outcome::Forgotten]);
@@ -530,7 +537,8 @@ fn a_write_that_was_given_up_is_remembered_until_it_is_tried_again() {
     net.settle();
     write(&mut net, 0, 1, "b");
     let writes = vec![serried_model::Write { key: key(1), value: Some(Value::from("a")) }];
-    let again = Operation::Write { writes, session: 0, at: None, token: Some(tokens[0]) };
+    let again =
+        Operation::Write { writes, session: 0, era: None, at: None, token: Some(tokens[0]) };
     net.operate(0, 2, again);
     net.settle();
     let (ended, _) = outcomes(&mut net);

@@ -31,7 +31,7 @@ fn write(net: &mut Net, txn: u64, key: &str, value: &str) {
     net.operate(
         1,
         txn,
-        Operation::Write { writes: vec![write], session: 0, at: None, token: None },
+        Operation::Write { writes: vec![write], session: 0, era: None, at: None, token: None },
     );
     let from = client_id(1);
     net.settle_where(|(sender, receiver, _)| *sender == from || *receiver == from);
@@ -105,7 +105,7 @@ fn a_read_that_is_given_up_after_many_rounds_says_so() {
     net.operate(0, 1, Operation::GiveUp);
     let outcome = net.outputs.drain(..).find_map(|(_, (_, output))| match output {
         Output::Outcome(outcome) => Some(outcome),
-        Output::Began(_) => None,
+        Output::Began(_) | Output::Era(_) => None,
     });
     assert_eq!(outcome, Some(Outcome::Contended { rounds: 4 }));
 }

@@ -152,6 +152,14 @@ broken_causal!(
 broken_causal!(
     eiger_port,
     AtSafeTime,
+    ErasNotChecked,
+    is_caught_rebuilding,
+    true,
+    an_eiger_port_whose_sessions_go_on_after_their_site_was_rebuilt_is_caught
+);
+broken_causal!(
+    eiger_port,
+    AtSafeTime,
     RebuiltAtOnce,
     is_caught_rebuilding,
     true,

@@ -9,7 +9,7 @@ use serried_actor::{Protocol, Settings, Timestamp};
 use serried_model::{Geography, Key, Snapshots, Value, Write};
 use serried_protocols::eiger::Eiger;
 use serried_protocols::eiger_port::EigerPort;
-use serried_session::SnapshotKeyspace;
+use serried_session::{BadToken, SnapshotError, SnapshotKeyspace};
 use serried_sim::{Cluster, Configuration, Disk, Fault, Reach, Side};
 
 const SITES: u16 = 3;
@@ -29,6 +29,7 @@ fn cluster<P: Protocol<Family = Snapshots>>(site_backlog_bytes: u64) -> Cluster<
         partitions: PARTITIONS,
         clients: 2 * usize::from(SITES),
         geography: Geography::named("reg").unwrap(),
+        disk: Disk { keep_records: true, ..Disk::MEMORY },
         settings: Settings { election_timeout_ms: 20, site_backlog_bytes, ..Settings::default() },
         ..Configuration::default()
     })
@@ -206,7 +207,7 @@ fn says(cluster: &Cluster<EigerPort>, site: u16, gauge: &str) -> bool {
 }
 
 /// All machines of a site lose their disks, and start again.
-fn lose_site(cluster: &mut Cluster<EigerPort>, site: u16) {
+fn lose_site<P: Protocol<Family = Snapshots>>(cluster: &mut Cluster<P>, site: u16) {
     let lost = cluster.begin(Fault::LostSite(site));
     cluster.run_until(cluster.now() + Duration::from_millis(5));
     cluster.end(lost);
@@ -268,4 +269,57 @@ fn a_site_that_is_torn_serves_nobody_until_it_is_rebuilt_once_more() {
         assert!(!says(&cluster, site, "site_rebuilding") && !says(&cluster, site, "site_torn"));
         assert_eq!(read(&mut cluster, 6 + usize::from(site)).as_ref(), Ok(&expected));
     }
+}
+
+/// A session writes at a site that is cut off and then loses its disks. Afterwards it can't go on, and its token is
+/// refused everywhere. What begins then goes on.
+fn end_sessions_of_a_lost_site<P: Protocol<Family = Snapshots>>() {
+    let mut cluster = cluster::<P>(64 << 20);
+    let seconds = |s: u64| Timestamp(s * 1_000_000_000);
+    let (at_0, at_1) = (cluster.keyspace(0), cluster.keyspace(1));
+    let (reads, writes, done) = (at_0.session(), at_0.session(), Arc::new(Mutex::new(0)));
+    let (is_written, is_done) = (done.clone(), done.clone());
+    cluster.run_until(seconds(1));
+    let cut = cluster.partition(Reach::around(Side::site(0)));
+    let (first, second) = (reads.clone(), writes.clone());
+    cluster.spawn(0, async move {
+        for session in [&first, &second] {
+            session.write(key(1), "lost").await.expect("its site is up");
+            assert_eq!(session.read(key(1)).await.unwrap(), Some(Value::from("lost")));
+        }
+        *is_written.lock().unwrap() += 1;
+    });
+    // Later than the minute by which the clock of a site that is rebuilt begins later.
+    cluster.run_until(seconds(100));
+    assert_eq!(*done.lock().unwrap(), 1);
+    lose_site(&mut cluster, 0);
+    cluster.end(cut);
+    cluster.run_until(seconds(105));
+    cluster.spawn(0, async move {
+        let error = reads.read(key(1)).await.unwrap_err();
+        assert!(matches!(error, SnapshotError::SiteRebuilt { site: 0 }), "{error}");
+        let error = writes.write(key(1), "after what is lost").await.unwrap_err();
+        assert!(matches!(error, SnapshotError::SiteRebuilt { site: 0 }), "{error}");
+        let token = reads.token().unwrap();
+        for keyspace in [&at_0, &at_1] {
+            let error = keyspace.session().resume(token).await.err().expect("it is refused");
+            let is_it =
+                matches!(error, SnapshotError::BadToken(BadToken::OfRebuiltSite { site: 0 }));
+            assert!(is_it, "{error}");
+        }
+        let fresh = at_0.session();
+        assert_eq!(fresh.read(key(1)).await.unwrap(), None, "it was not sent, or not written");
+        fresh.write(key(1), "new").await.unwrap();
+        let there = at_1.resume(fresh.token().unwrap()).await.unwrap();
+        assert_eq!(there.read(key(1)).await.unwrap(), Some(Value::from("new")));
+        *is_done.lock().unwrap() += 1;
+    });
+    cluster.run_until_done(seconds(200)).expect("everything finishes");
+    assert_eq!(*done.lock().unwrap(), 2);
+}
+
+#[test]
+fn a_session_of_a_site_that_was_lost_ends_and_its_token_is_refused() {
+    end_sessions_of_a_lost_site::<EigerPort>();
+    end_sessions_of_a_lost_site::<Eiger>();
 }

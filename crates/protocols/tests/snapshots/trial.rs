@@ -32,7 +32,7 @@ pub(crate) struct Trial {
     /// Whether there are several sites, which are cut off from each other now and then.
     pub(crate) sites: bool,
     /// Whether one of the sites loses all its disks, and is rebuilt from the others. What its clients had written is
-    /// perhaps lost, so their sessions end.
+    /// perhaps lost, so their sessions end. In some trials the clients die, in others they begin other sessions.
     pub(crate) loses: bool,
 }
 
@@ -103,14 +103,15 @@ struct Loss {
 impl Loss {
     /// A site is lost, and some time later perhaps once more. Or two sites are lost at the same time, or one while
     /// another one is perhaps being rebuilt.
-    fn drawn(seed: u64, sites: u16, faults_last: Duration) -> Vec<Loss> {
+    /// Returns also whether the clients of these sites die.
+    fn drawn(seed: u64, sites: u16, faults_last: Duration) -> (Vec<Loss>, bool) {
         let random = &mut Pcg64Mcg::seed_from_u64(seed ^ 0x1055);
         let mut percent = |range| faults_last * random.random_range(range) / 100;
         let (begins, lasts, later) = (percent(10..90), percent(1..40), percent(1..40));
         let (begins, ends) = (Timestamp(0) + begins, Timestamp(0) + begins + lasts);
         let site = random.random_range(0..sites);
         let loss = Loss { site, begins, ends };
-        match random.random_range(0..5) {
+        let losses = match random.random_range(0..5) {
             0 => vec![loss, Loss { begins: ends + later, ends: ends + later + lasts, ..loss }],
             1 => vec![loss, Loss { site: (site + 1) % sites, ..loss }],
             2 => {
@@ -119,7 +120,8 @@ impl Loss {
                 vec![loss, Loss { site, begins: ends + soon, ends: ends + soon + lasts }]
             }
             _ => vec![loss],
-        }
+        };
+        (losses, random.random_bool(0.5))
     }
 }
 
@@ -149,7 +151,6 @@ impl Trial {
         } else {
             choices.sites = 1;
         }
-        choices.moves &= !self.loses;
         let faults_last = Duration::from_millis(if choices.place == "lan" { 100 } else { 1000 });
         let disk = Disk {
             append: Duration::from_micros(5),
@@ -201,10 +202,13 @@ impl Trial {
             ..Swarm::default()
         };
         let mut plan = swarm.plan(&configuration);
+        // Those that read at last, and at whose front ends others go on, do not die.
+        let dies_late = |fault: &Fault| matches!(fault, Fault::ClientDeath(client) if *client >= choices.clients);
+        plan.faults.retain(|scheduled| !dies_late(&scheduled.fault));
         plan.faults.extend(more(choices.replicas, faults_last));
-        let losses = match self.loses {
+        let (losses, clients_die) = match self.loses {
             true => Loss::drawn(seed, choices.sites, faults_last),
-            false => Vec::new(),
+            false => (Vec::new(), false),
         };
         let configuration = plan.apply_to(configuration);
         let clients = choices.clients;
@@ -213,7 +217,7 @@ impl Trial {
         let site = |client: usize| (client % usize::from(choices.sites)) as u16;
         for &Loss { site: lost, begins, ends } in &losses {
             cluster.schedule(Scheduled { begins, ends, fault: Fault::LostSite(lost) });
-            for client in (0..clients).filter(|client| site(*client) == lost) {
+            for client in (0..clients).filter(|client| clients_die && site(*client) == lost) {
                 cluster.schedule(Scheduled { begins, ends, fault: Fault::ClientDeath(client) });
             }
         }
@@ -224,7 +228,7 @@ impl Trial {
         let last_readers = clients + if self.sites { usize::from(choices.sites) } else { 0 };
         for client in (0..clients).chain(last_readers..cluster.configuration().clients) {
             let is_late = client >= last_readers;
-            // Those of the site that is lost die, and others begin.
+            // Others begin at the site that is lost.
             let of_site = losses.iter().filter(|loss| loss.site == site(client));
             let (begins, stop) = match of_site.map(|loss| loss.ends).max() {
                 None if is_late => continue,

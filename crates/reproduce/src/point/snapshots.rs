@@ -148,6 +148,7 @@ impl Visitor<Snapshots> for Run<'_> {
                 front_ends: Vec::new(),
                 client: client as u64,
                 seed: point.seed,
+                ended_sessions: 0,
             };
             cluster.spawn(client, snapshot_client.run());
         }

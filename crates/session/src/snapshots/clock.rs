@@ -20,6 +20,8 @@ pub(super) struct Known {
     view: BTreeMap<u16, Versionstamp>,
     /// The highest that any server has shown, and when. It may be an estimate by now.
     latest: Option<(Versionstamp, Timestamp)>,
+    /// How often the client's site has been rebuilt from other sites, if any answer has said so.
+    era: u32,
 }
 
 impl Known {
@@ -30,6 +32,16 @@ impl Known {
         if self.latest.is_none_or(|(latest, at)| latest.after(now.since(at)) < shown) {
             self.latest = Some((shown, now));
         }
+    }
+
+    /// An answer is of this era of the site.
+    pub(super) fn saw_era(&mut self, era: u32) {
+        self.era = self.era.max(era);
+    }
+
+    /// Whether the site is known to have been rebuilt since `era`.
+    pub(super) fn is_rebuilt_since(&self, era: Option<u32>) -> bool {
+        era.is_some_and(|era| era < self.era)
     }
 
     /// Whether a server is known to have shown this one or a later one.
@@ -53,6 +65,8 @@ pub(super) struct Clock {
     acknowledged: Versionstamp,
     /// What the session has written, if that is apart: see [`Clock::wrote`].
     written: Versionstamp,
+    /// Of which era of its site that is, if it has seen anything: see [`serried_model::snapshots::Own::era`].
+    pub(super) era: Option<u32>,
 }
 
 impl Clock {

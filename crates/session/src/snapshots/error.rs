@@ -100,6 +100,16 @@ pub enum SnapshotError {
         /// The deadline that was set.
         deadline: Duration,
     },
+    /// The site has lost all its disks since the session has seen something of it, and was rebuilt from other sites. What
+    /// the session has written and read is perhaps lost, so it can't go on. Begin another one
+    /// ([`crate::SnapshotKeyspace::session`]). A write that fails like this is perhaps lost, or has never taken effect.
+    #[error(
+        "site {site} has lost its disks and was rebuilt from other sites, so what this session has seen and written is perhaps lost: begin a new session"
+    )]
+    SiteRebuilt {
+        /// The site.
+        site: u16,
+    },
     /// The client's clock is off by more than the keyspace allows. Nothing took effect. Synchronise the clock.
     #[error("this client's clock is {} s {} the nodes' clocks: synchronise it{}", seconds(.ahead_us), if *.ahead_us < 0 { "behind" } else { "ahead of" }, if *.ahead_us < 0 { "" } else { " and connect again" })]
     ClockSkew {
@@ -127,13 +137,19 @@ pub enum SnapshotError {
     ReadsAndWrites,
     /// A session can't be resumed with this token.
     #[error("the session can't be resumed with this token: {0}; begin a new session")]
-    BadToken(#[from] BadToken),
+    BadToken(BadToken),
     /// Something was over its limit. Nothing was sent.
     #[error(transparent)]
     TooLarge(#[from] TooLarge),
     /// A key had no bytes. Nothing was sent.
     #[error("{}", Unfit::EmptyKey)]
     EmptyKey,
+}
+
+impl From<BadToken> for SnapshotError {
+    fn from(bad: BadToken) -> SnapshotError {
+        SnapshotError::BadToken(bad)
+    }
 }
 
 impl From<Unfit> for SnapshotError {

@@ -85,6 +85,7 @@ pub struct WriteOutcome {
 #[derive(Default)]
 struct Answered {
     token: Option<WriteToken>,
+    era: Option<u32>,
     outcome: Option<Outcome>,
 }
 
@@ -92,6 +93,7 @@ impl Answer<Snapshots> for Answered {
     fn take_in(&mut self, output: Output) -> bool {
         match output {
             Output::Began(token) => self.token = Some(token),
+            Output::Era(era) => self.era = Some(era),
             Output::Outcome(outcome) => self.outcome = Some(outcome),
         }
         self.outcome.is_some()
@@ -164,6 +166,7 @@ impl SnapshotKeyspace {
             at: clock.acknowledged(),
             session,
             written: clock.written(),
+            era: clock.era,
         })
     }
 
@@ -174,7 +177,7 @@ impl SnapshotKeyspace {
     ///
     /// # Errors
     /// [`SnapshotError::BadToken`] if the token is not of this keyspace, or no session of the keyspace can have been
-    /// given it. [`SnapshotError::NoClocks`] if the servers do not answer in time. [`SnapshotError::SiteBehind`] if
+    /// given it, or its site was rebuilt since. [`SnapshotError::NoClocks`] if the servers do not answer in time. [`SnapshotError::SiteBehind`] if
     /// this site does not have in time what the session has seen at another one.
     pub async fn resume(&self, token: SessionToken) -> Result<SnapshotKeyspace, SnapshotError> {
         if !self.has_version_clocks() {
@@ -186,11 +189,18 @@ impl SnapshotKeyspace {
         let mut session = self.session();
         let latest = token.at.max(token.written);
         if token.site != self.port.site() {
-            let reach = Operation::Reach { site: token.site, stamp: latest };
-            let Some(Outcome::Clocks(shown)) = self.call(reach, false).await.outcome else {
-                let (site, deadline) = (token.site, self.options.deadline);
-                return Err(SnapshotError::SiteBehind { site, deadline });
+            let site = token.site;
+            let reach = Operation::Reach { site, stamp: latest, era: token.era };
+            let Answered { era, outcome, .. } = self.call(reach, false).await;
+            let shown = match outcome {
+                Some(Outcome::Clocks(shown)) => shown,
+                Some(Outcome::Rebuilt) => return Err(BadToken::OfRebuiltSite { site }.into()),
+                _ => {
+                    let deadline = self.options.deadline;
+                    return Err(SnapshotError::SiteBehind { site, deadline });
+                }
             };
+            session.clock().era = era;
             let at = shown.iter().map(|(_, shown)| *shown).max().unwrap_or_default();
             self.saw(shown);
             // Its own writes come before that, so it need not be the same session.
@@ -209,11 +219,15 @@ impl SnapshotKeyspace {
             }
             self.saw(shown);
         }
+        if self.known().is_rebuilt_since(token.era) {
+            return Err(BadToken::OfRebuiltSite { site: token.site }.into());
+        }
         if self.is_safe() {
             session.number = token.session;
         }
         session.clock().adopt(token.at);
         session.clock().wrote(token.written);
+        session.clock().era = token.era;
         Ok(session)
     }
 
@@ -252,16 +266,17 @@ impl SnapshotKeyspace {
         };
         let (now, freshness, deadline) =
             (self.now(), self.options.freshness, self.options.deadline);
-        let (at, written) = {
+        let (at, written, era) = {
             let mut clock = self.clock();
             let at = match self.is_safe() {
                 true => Some(clock.acknowledged()),
                 false => clock.for_read(&self.known(), now, freshness),
             };
-            (at, clock.written())
+            (at, clock.written(), clock.era)
         };
-        let own = Own { session: self.number, written, freshness };
+        let own = Own { session: self.number, written, freshness, era };
         let answer = self.call(Operation::Read { keys, at, own }, false).await;
+        self.is_of_era(&answer)?;
         if let Some(Outcome::Contended { rounds }) = answer.outcome {
             return Err(SnapshotError::Contended { key: first, keys: count, rounds, deadline });
         }
@@ -391,8 +406,10 @@ impl SnapshotKeyspace {
             true => Some(self.clock().before_writes()),
             false => self.clock().for_write(&self.known(), self.now(), self.options.freshness),
         };
-        let session = self.number;
-        let answer = self.call(Operation::Write { writes, at, session, token }, true).await;
+        let (session, era) = (self.number, self.clock().era);
+        let write = Operation::Write { writes, at, session, era, token };
+        let answer = self.call(write, true).await;
+        self.is_of_era(&answer)?;
         let unavailable = || SnapshotError::Unavailable { key: key.clone(), keys, deadline };
         let named = token.or(answer.token);
         Err(match (answer.outcome, named) {
@@ -427,6 +444,16 @@ impl SnapshotKeyspace {
         })
     }
 
+    /// Whether an answer is of the era of the site of which the session has seen something.
+    fn is_of_era(&self, answer: &Answered) -> Result<(), SnapshotError> {
+        let mut clock = self.clock();
+        let is_other = answer.era.is_some_and(|era| era != *clock.era.get_or_insert(era));
+        match is_other || answer.outcome == Some(Outcome::Rebuilt) {
+            true => Err(SnapshotError::SiteRebuilt { site: self.port.site() }),
+            false => Ok(()),
+        }
+    }
+
     /// Servers have shown their clocks.
     fn saw(&self, shown: impl IntoIterator<Item = Shown>) {
         let (now, mut known) = (self.now(), self.known());
@@ -440,6 +467,8 @@ impl SnapshotKeyspace {
             answers_when_given_up: writes,
             deadline: self.options.deadline,
         };
-        call.answer(&self.port).await.unwrap_or_default()
+        let answer: Answered = call.answer(&self.port).await.unwrap_or_default();
+        answer.era.into_iter().for_each(|era| self.known().saw_era(era));
+        answer
     }
 }

@@ -125,6 +125,7 @@ fn a_token_of_the_future_or_of_another_keyspace_is_refused() {
         at: stamp(50),
         session: 0,
         written: Versionstamp::ZERO,
+        era: None,
     };
     let mut resuming = Box::pin(session.resume(token));
     assert!(poll(&mut resuming).is_pending());
@@ -242,4 +243,75 @@ fn with_safe_clocks_what_a_session_has_written_is_apart_from_what_it_has_read() 
     let twice = [writes[0].clone(), writes[1].clone(), writes[0].clone()];
     let error = ready(&mut Box::pin(session.write_all(twice))).unwrap_err();
     assert!(matches!(error, SnapshotError::TwiceWritten { .. }), "{error}");
+}
+
+/// The coordinator answers an operation of this era of the site, and nothing is found or written.
+fn answer_in(script: &Script, era: u32, at: Versionstamp) {
+    let operations = script.take_operations();
+    let outcome = match operations[..] {
+        [Operation::Read { .. }] => {
+            let (found, shown) = (vec![(None, Versionstamp::ZERO)], vec![(0, at)]);
+            Outcome::Read(Read { found, at, shown, rounds: 1, metadata_bytes: 9 })
+        }
+        [Operation::Write { .. }] => {
+            Outcome::Written(Written { stamp: at, omitted: false, shown: None })
+        }
+        [Operation::ReadClocks] => Outcome::Clocks(vec![(0, at)]),
+        _ => panic!("{operations:?}"),
+    };
+    script.tell_last(Output::Era(era));
+    script.tell_last(Output::Outcome(outcome));
+}
+
+#[test]
+fn a_session_ends_when_its_site_was_rebuilt_and_another_one_begins() {
+    let (script, session) = Script::offering(Offers { sites: true, ..EIGER });
+    let mut reading = Box::pin(session.read("x"));
+    assert!(poll(&mut reading).is_pending());
+    answer_in(&script, 0, stamp(5));
+    ready(&mut reading).unwrap();
+    let token: SessionToken = session.token().unwrap().to_string().parse().unwrap();
+    // Both kinds of operations name the era, so that they can be refused.
+    script.take_operations();
+    let mut writing = Box::pin(session.write("x", "1"));
+    assert!(poll(&mut writing).is_pending());
+    let operations = script.take_operations();
+    assert!(matches!(operations[..], [Operation::Write { era: Some(0), .. }]), "{operations:?}");
+    script.tell_last(Output::Outcome(Outcome::Rebuilt));
+    let error = ready(&mut writing).unwrap_err();
+    assert!(matches!(error, SnapshotError::SiteRebuilt { site: 0 }), "{error}");
+    assert!(error.to_string().ends_with("begin a new session"), "{error}");
+    // If it was not refused, what has come is not shown.
+    script.take_operations();
+    let mut reading = Box::pin(session.read("x"));
+    assert!(poll(&mut reading).is_pending());
+    answer_in(&script, 1, stamp(70));
+    assert!(matches!(ready(&mut reading), Err(SnapshotError::SiteRebuilt { .. })));
+    let fresh = session.session();
+    script.take_operations();
+    let mut writing = Box::pin(fresh.write("x", "1"));
+    assert!(poll(&mut writing).is_pending());
+    answer_in(&script, 1, stamp(71));
+    ready(&mut writing).unwrap();
+    // Its token is of no use either: at its own site, and at another one.
+    let elsewhere = SessionToken { site: 1, ..token };
+    for (token, expected) in [(token, 0), (elsewhere, 1)] {
+        let (script, other) = Script::offering(Offers { sites: true, ..EIGER });
+        let mut resuming = Box::pin(other.resume(token));
+        assert!(poll(&mut resuming).is_pending());
+        if expected == 0 {
+            answer_in(&script, 1, stamp(80));
+        } else {
+            let operations = script.take_operations();
+            let [Operation::Reach { era, .. }] = operations[..] else { panic!("{operations:?}") };
+            assert_eq!(era, Some(0));
+            script.tell_last(Output::Outcome(Outcome::Rebuilt));
+        }
+        let error = ready(&mut resuming).err().unwrap();
+        let is_expected = |site| site == expected;
+        assert!(
+            matches!(error, SnapshotError::BadToken(BadToken::OfRebuiltSite { site }) if is_expected(site)),
+            "{error}"
+        );
+    }
 }

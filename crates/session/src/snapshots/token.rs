@@ -21,10 +21,12 @@ pub struct SessionToken {
     pub(super) session: u64,
     /// What it must see of its own writes, with [`VersionClocks::Safe`]. Otherwise [`Versionstamp::ZERO`].
     pub(super) written: Versionstamp,
+    /// Of which era of its site that is, if the keyspace has several sites and the session has seen anything.
+    pub(super) era: Option<u32>,
 }
 
 /// The first part of a token.
-const FORM: &str = "s2";
+const FORM: &str = "s3";
 
 impl SessionToken {
     fn checksum(self) -> u32 {
@@ -35,16 +37,25 @@ impl SessionToken {
         hasher.update(&self.at.0.to_le_bytes());
         hasher.update(&self.session.to_le_bytes());
         hasher.update(&self.written.0.to_le_bytes());
+        hasher.update(&self.era_number().to_le_bytes());
         hasher.finalize()
+    }
+
+    /// Zero if it has none.
+    fn era_number(self) -> u64 {
+        self.era.map_or(0, |era| u64::from(era) + 1)
     }
 }
 
-/// Seven parts of digits and small letters, with hyphens between them.
+/// Eight parts of digits and small letters, with hyphens between them.
 impl fmt::Display for SessionToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let SessionToken { keyspace, site, at, session, written } = self;
-        let (at, written, checksum) = (at.0, written.0, self.checksum());
-        write!(f, "{FORM}-{keyspace:x}-{site:x}-{at:x}-{session:x}-{written:x}-{checksum:08x}")
+        let SessionToken { keyspace, site, at, session, written, .. } = self;
+        let (at, written, era, checksum) = (at.0, written.0, self.era_number(), self.checksum());
+        write!(
+            f,
+            "{FORM}-{keyspace:x}-{site:x}-{at:x}-{session:x}-{written:x}-{era:x}-{checksum:08x}"
+        )
     }
 }
 
@@ -53,7 +64,7 @@ impl FromStr for SessionToken {
 
     fn from_str(text: &str) -> Result<SessionToken, BadToken> {
         let parts: Vec<&str> = text.trim().split('-').collect();
-        let [FORM, keyspace, site, at, session, written, checksum] = parts[..] else {
+        let [FORM, keyspace, site, at, session, written, era, checksum] = parts[..] else {
             return Err(BadToken::Damaged);
         };
         let number = |text| u64::from_str_radix(text, 16).map_err(|_| BadToken::Damaged);
@@ -63,6 +74,10 @@ impl FromStr for SessionToken {
             at: Versionstamp(number(at)?),
             session: number(session)?,
             written: Versionstamp(number(written)?),
+            era: match number(era)?.checked_sub(1) {
+                None => None,
+                Some(era) => Some(u32::try_from(era).map_err(|_| BadToken::Damaged)?),
+            },
         };
         match number(checksum)? == u64::from(token.checksum()) {
             true => Ok(token),
@@ -87,6 +102,14 @@ pub enum BadToken {
         "it is from the future: the keyspace has given out no versionstamp as high; was its data restored from a backup?"
     )]
     OfTheFuture,
+    /// Its site has lost all its disks since, and was rebuilt from other sites.
+    #[error(
+        "site {site} has lost its disks since and was rebuilt from other sites: what the session has seen and written is perhaps lost"
+    )]
+    OfRebuiltSite {
+        /// The site.
+        site: u16,
+    },
     /// The protocol has no version clocks.
     #[error("the protocol of this keyspace has no version clocks, and so no tokens of sessions")]
     NotOffered,
@@ -104,6 +127,7 @@ mod tests {
             at: Versionstamp(77 << 10),
             session: 0x77,
             written: Versionstamp(7),
+            era: Some(7),
         };
         let text = token.to_string();
         assert_eq!(text.parse(), Ok(token));

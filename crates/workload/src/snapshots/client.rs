@@ -34,7 +34,12 @@ pub struct SnapshotClient {
     pub client: u64,
     /// The seed of the run. Each client has a random generator of its own.
     pub seed: u64,
+    /// How often it had to begin another session. In a history that is another process.
+    pub ended_sessions: u64,
 }
+
+/// How far the processes of a client's sessions are apart in a history. There are fewer clients.
+const SESSIONS_APART: u64 = 1 << 32;
 
 /// One of this many requests is followed by a move to another front end.
 const MOVES_ONE_IN: u32 = 8;
@@ -66,6 +71,12 @@ impl SnapshotClient {
                 }
             }
             self.measurement.enter_request(begun, &parts);
+            let ended =
+                |part: &Part<_>| matches!(part.result, Err(SnapshotError::SiteRebuilt { .. }));
+            if parts.iter().any(ended) {
+                self.session = self.session.session();
+                self.ended_sessions += 1;
+            }
             parts.clear();
             self.move_on(&mut random).await;
         }
@@ -86,7 +97,7 @@ impl SnapshotClient {
     }
 
     fn process(&self, i: u64) -> u64 {
-        self.client * self.workload.width() + i
+        (self.ended_sessions * SESSIONS_APART + self.client) * self.workload.width() + i
     }
 
     async fn read(&self, keys: &[u64], begun: Timestamp) -> Part<SnapshotError> {
@@ -172,7 +183,12 @@ fn read(key: u64, result: ReadResult) -> MicroOperation {
 
 impl Failure for SnapshotError {
     fn is_unknown(&self) -> bool {
-        matches!(self, SnapshotError::Unknown { .. } | SnapshotError::Forgotten { .. })
+        matches!(
+            self,
+            SnapshotError::Unknown { .. }
+                | SnapshotError::Forgotten { .. }
+                | SnapshotError::SiteRebuilt { .. }
+        )
     }
 }
 
@@ -256,6 +272,7 @@ impl SnapshotLoop {
             front_ends,
             client,
             seed,
+            ended_sessions: 0,
         };
         client.run().await;
     }

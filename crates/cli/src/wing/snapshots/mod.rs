@@ -171,6 +171,7 @@ impl Wing for Snapshots {
             front_ends: Vec::new(),
             client: i as u64,
             seed: load.seed,
+            ended_sessions: 0,
         };
         Box::pin(client.run())
     }

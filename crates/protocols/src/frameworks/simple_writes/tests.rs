@@ -418,7 +418,7 @@ fn outcome(net: &mut Net) -> Outcome {
     net.pass(Duration::from_millis(1));
     let outputs = net.outputs.drain(..).filter_map(|(_, (_, output))| match output {
         Output::Outcome(outcome) => Some(outcome),
-        Output::Began(_) => None,
+        Output::Began(_) | Output::Era(_) => None,
     });
     let outcomes: Vec<_> = outputs.collect();
     let [outcome] = &outcomes[..] else { panic!("one outcome: {outcomes:?}") };
@@ -444,7 +444,11 @@ fn a_session_that_knows_nothing_asks_for_the_clocks_first_and_one_that_is_too_ol
     let Outcome::Read(Read { found, rounds, .. }) = outcome(&mut net) else { panic!("a read") };
     assert_eq!((found[0].0.clone(), rounds), (Some(Value::from("b")), 2));
     let write = Write { key: Key::from("x"), value: None };
-    net.operate(0, 4, Operation::Write { writes: vec![write], session: 0, at: None, token: None });
+    net.operate(
+        0,
+        4,
+        Operation::Write { writes: vec![write], session: 0, era: None, at: None, token: None },
+    );
     let Outcome::Written(Written { omitted, .. }) = outcome(&mut net) else { panic!("a write") };
     assert!(!omitted, "what was acknowledged before it began is not after it");
 }
@@ -459,7 +463,13 @@ fn a_client_requests_a_write_again_that_may_have_been_omitted_under_a_former_lea
     net.operate(
         0,
         1,
-        Operation::Write { writes: vec![write], session: 0, at: Some(place.next()), token: None },
+        Operation::Write {
+            writes: vec![write],
+            session: 0,
+            era: None,
+            at: Some(place.next()),
+            token: None,
+        },
     );
     net.pass(Duration::from_secs(1));
     let outputs: Vec<Output> = net.outputs.drain(..).map(|(_, (_, output))| output).collect();
@@ -491,7 +501,7 @@ fn a_write_that_is_tried_again_keeps_its_request_whatever_the_session_has_seen_s
     let write = Write { key: "x".into(), value: Some("a".into()) };
     let token = Some(WriteToken::Requested(Versionstamp(1)));
     let at = Some(last.after(Duration::from_secs(1)));
-    net.operate(0, 1, Operation::Write { writes: vec![write], session: 0, at, token });
+    net.operate(0, 1, Operation::Write { writes: vec![write], session: 0, era: None, at, token });
     let Outcome::Written(Written { omitted, .. }) = outcome(&mut net) else { panic!("a write") };
     assert!(omitted);
     assert_eq!(values(&ask(&mut net, 0, read(last, &["x"]))), [some("b")]);
@@ -516,7 +526,7 @@ fn a_read_that_is_too_old_is_read_again_as_of_the_latest_clock() {
     net.operate(
         0,
         1,
-        Operation::Write { writes: vec![write], session: 0, at: Some(far), token: None },
+        Operation::Write { writes: vec![write], session: 0, era: None, at: Some(far), token: None },
     );
     outcome(&mut net);
     // The version before is forgotten.
@@ -540,12 +550,14 @@ fn what_is_given_up_may_have_taken_effect_if_it_is_a_write_that_was_sent() {
     let sent = Operation::Write {
         writes: vec![write()],
         session: 0,
+        era: None,
         at: Some(Versionstamp(5)),
         token: None,
     };
-    let unsent = Operation::Write { writes: vec![write()], session: 0, at: None, token: None };
+    let unsent =
+        Operation::Write { writes: vec![write()], session: 0, era: None, at: None, token: None };
     let token = Some(WriteToken::Requested(Versionstamp(3)));
-    let again = Operation::Write { writes: vec![write()], session: 0, at: None, token };
+    let again = Operation::Write { writes: vec![write()], session: 0, era: None, at: None, token };
     let operations = [
         (read, Outcome::NoEffect),
         (sent, Outcome::Unknown),

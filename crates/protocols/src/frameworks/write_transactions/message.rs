@@ -108,6 +108,8 @@ pub enum Request {
         participants: Vec<u16>,
         /// The writes of this partition.
         writes: Vec<Write>,
+        /// How often the site had been rebuilt when the session saw something of it, if it did.
+        era: Option<u32>,
     },
     /// Show the clock.
     ReadClock,
@@ -117,6 +119,8 @@ pub enum Request {
         site: u16,
         /// What its clocks showed.
         stamp: Versionstamp,
+        /// How often it had been rebuilt then, if that matters.
+        era: Option<u32>,
     },
 }
 
@@ -127,11 +131,13 @@ pub struct Clock {
     pub shown: Versionstamp,
     /// The safe time: nothing commits here at this time any more, or before it.
     pub safe: Versionstamp,
+    /// How often the site has been rebuilt from others.
+    pub era: u32,
 }
 
 impl Clock {
     fn bytes(self) -> u32 {
-        self.shown.bytes() + self.safe.bytes()
+        self.shown.bytes() + self.safe.bytes() + Versionstamp(u64::from(self.era)).bytes()
     }
 }
 
@@ -213,6 +219,12 @@ pub enum Answer {
         /// The clock.
         clock: Clock,
     },
+    /// The session has seen something of this site, or of the one that it comes from, before that was rebuilt from
+    /// others.
+    Rebuilt {
+        /// The clock.
+        clock: Clock,
+    },
     /// The clock.
     Clock(Clock),
 }
@@ -248,6 +260,7 @@ impl Answer {
             | Answer::Undone { clock }
             | Answer::Outdated { clock }
             | Answer::Forgotten { clock }
+            | Answer::Rebuilt { clock }
             | Answer::Clock(clock) => *clock,
         }
     }

@@ -124,6 +124,8 @@ pub enum Mutation {
     CopyInParts,
     /// What a site that is lost has sent, and what is not admitted, still counts.
     UnadmittedKept,
+    /// A session goes on although its site was rebuilt.
+    ErasNotChecked,
     /// A site that is being rebuilt serves clients at once.
     RebuiltAtOnce,
     /// A site that is being rebuilt does not wait until all its partitions have got back what it had written, and

@@ -186,7 +186,13 @@ impl Replica {
     /// What the clock shows.
     pub(super) fn clock(&self, cx: &Cx<'_>) -> Clock {
         let bound = self.machine.partition.bound;
-        self.machine.serving.as_ref().map(|s| s.clock(bound, cx.now())).unwrap_or_default()
+        let clock = self.machine.serving.as_ref().map(|s| s.clock(bound, cx.now()));
+        Clock { era: self.era(), ..clock.unwrap_or_default() }
+    }
+
+    /// How often the site has been rebuilt from others.
+    fn era(&self) -> u32 {
+        self.machine.sites.eras[usize::from(self.group.site())]
     }
 
     /// The clock shows at least this, if the log allows it. Otherwise the bound has to be raised.
@@ -236,8 +242,8 @@ impl Replica {
             Request::ReadLatest { .. } => self.read_latest(&client, cx),
             Request::ReadAt { .. } => self.read_at(client, cx),
             Request::Write { .. } => return self.write(client, cx),
-            Request::Reach { site, stamp } => {
-                self.reach((client.node, client.number), *site, *stamp, cx);
+            Request::Reach { site, stamp, era } => {
+                self.reach((client.node, client.number), (*site, *stamp, *era), cx);
             }
             Request::ReadClock => {
                 let clock = self.clock(cx);
@@ -303,8 +309,14 @@ impl Replica {
 
     /// Takes part in a transaction, unless it is known already.
     fn write(&mut self, client: Client, cx: &mut Cx<'_>) -> Option<Client> {
-        let Request::Write { id, participants, writes } = &client.request else { return None };
+        let Request::Write { id, participants, writes, era } = &client.request else { return None };
         let (id, to, now) = (*id, (client.node, client.number), cx.now());
+        let is_checked = !self.mutation.is(Mutation::ErasNotChecked);
+        if era.is_some_and(|era| is_checked && era < self.era()) {
+            let clock = self.clock(cx);
+            Self::answer(to, Answer::Rebuilt { clock }, cx);
+            return None;
+        }
         if id.requested <= self.machine.sites.rebuilt_at {
             let clock = self.clock(cx);
             Self::answer(to, Answer::Forgotten { clock }, cx);

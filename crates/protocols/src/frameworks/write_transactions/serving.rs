@@ -92,7 +92,7 @@ impl Serving {
         bound.before(self.ahead / 4)
     }
 
-    /// What the clock and the safe time are.
+    /// What the clock and the safe time are. The era is not known here.
     pub(super) fn clock(&self, bound: Versionstamp, now: Timestamp) -> Clock {
         let shown = self.clock.now(now).min(self.limit(bound)).max(self.begun_at);
         let first = match self.mutation.is(Mutation::PendingNotCounted) {
@@ -101,7 +101,7 @@ impl Serving {
         };
         let safe = first
             .map_or(shown, |(pending, _)| shown.min(Versionstamp(pending.0.saturating_sub(1))));
-        Clock { shown, safe }
+        Clock { shown, safe, era: 0 }
     }
 
     /// The clock shows at least this from now on, as far as the log allows it. Returns whether it does.
@@ -245,7 +245,7 @@ impl Serving {
     /// Forgets old versions. Those that can be read as of the safe time are kept, and those that were read lately: the
     /// safe time of another partition may stand still.
     pub(super) fn expire(&mut self, bound: Versionstamp, now: Timestamp) {
-        let Clock { shown, safe } = self.clock(bound, now);
+        let Clock { shown, safe, .. } = self.clock(bound, now);
         if now.since(self.read_since) >= self.kept_for {
             self.read_at = [Versionstamp(u64::MAX), self.read_at[0]];
             self.read_since = now;

@@ -13,6 +13,8 @@ use super::{
 use crate::Mutated;
 use crate::testing::{self, Envelope};
 
+mod clients;
+
 type Net = testing::Net<Replica, Coordinator>;
 
 /// A client that the test plays.
@@ -65,12 +67,17 @@ fn id(requested: u64) -> TransactionId {
 
 /// The part of a transaction that a partition is sent, if both take part, and the first one coordinates.
 fn part(id: TransactionId, partition: u16, value: &str) -> Request {
-    Request::Write { id, participants: vec![0, 1], writes: vec![write(key(partition, 0), value)] }
+    Request::Write {
+        id,
+        participants: vec![0, 1],
+        writes: vec![write(key(partition, 0), value)],
+        era: None,
+    }
 }
 
 fn alone(id: TransactionId, partition: u16, value: &str) -> Request {
     let writes = vec![write(key(partition, 0), value)];
-    Request::Write { id, participants: vec![partition], writes }
+    Request::Write { id, participants: vec![partition], writes, era: None }
 }
 
 fn read(at: Versionstamp, written: Versionstamp, partition: u16) -> Request {
@@ -159,7 +166,7 @@ fn a_transaction_commits_at_both_partitions_at_one_time_and_is_found_there() {
         let mut net = net(members);
         let commit = transact(&mut net, id(1), "a");
         for partition in [0, 1] {
-            let Clock { safe, shown } = clock(&mut net, partition);
+            let Clock { safe, shown, .. } = clock(&mut net, partition);
             assert!(safe >= commit && shown >= safe, "nothing is pending");
             let found = ask(&mut net, partition, read(commit, Versionstamp::ZERO, partition));
             assert_eq!(value(&found), some("a"));
@@ -249,7 +256,7 @@ fn a_transaction_whose_client_stops_half_way_is_undone_everywhere() {
         net.pass(OVERDUE);
         let answers = answers(&mut net);
         assert!(matches!(answers[..], [(1, Answer::Undone { .. })]), "{answers:?}");
-        let Clock { safe, shown } = clock(&mut net, participant);
+        let Clock { safe, shown, .. } = clock(&mut net, participant);
         assert_eq!(safe, shown);
         // What the client has sent to the other one comes late.
         let other = 1 - participant;
@@ -555,6 +562,7 @@ fn what_no_client_and_no_leader_can_have_sent_is_rejected() {
         id: id(9),
         participants,
         writes: keys.into_iter().map(|key| write(key, "a")).collect(),
+        era: None,
     };
     let wrong = [
         of(vec![], vec![key(0, 0)]),
@@ -594,6 +602,7 @@ fn a_client_that_tells_participants_different_things_holds_nobody_up() {
         id: id(9),
         participants: participants.to_vec(),
         writes: vec![write(key(partition, 0), "a")],
+        era: None,
     };
     for (to_first, to_second) in [(vec![0, 1], vec![1]), (vec![1, 0], vec![0, 1])] {
         let mut net = net(1);
@@ -602,7 +611,7 @@ fn a_client_that_tells_participants_different_things_holds_nobody_up() {
         net.pass(4 * OVERDUE);
         for partition in [0, 1] {
             assert_eq!(net.gauge(leader(&net, partition), "pending_transactions"), 0);
-            let Clock { safe, shown } = clock(&mut net, partition);
+            let Clock { safe, shown, .. } = clock(&mut net, partition);
             assert_eq!(safe, shown);
         }
     }
@@ -617,97 +626,13 @@ fn a_transaction_is_undone_if_a_participant_cannot_be_reached_for_long() {
     net.pass(4 * OVERDUE);
     let answers = answers(&mut net);
     assert!(matches!(answers[..], [(1, Answer::Undone { .. })]), "{answers:?}");
-    let Clock { safe, shown } = clock(&mut net, 0);
+    let Clock { safe, shown, .. } = clock(&mut net, 0);
     assert_eq!(safe, shown);
     net.restart(absent, replica(absent, 1, Mutated::NONE));
     net.pass(OVERDUE);
     let late = ask(&mut net, 1, part(id(9), 1, "a"));
     assert!(matches!(late, Answer::Undone { .. }), "{late:?}");
     assert_eq!(net.gauge(leader(&net, 0), "open_transactions"), 0);
-}
-
-fn outcome(net: &mut Net) -> Outcome {
-    net.pass(Duration::from_secs(1));
-    let outputs: Vec<Output> = net.outputs.drain(..).map(|(_, (_, output))| output).collect();
-    let Some(Output::Outcome(outcome)) = outputs.last() else { panic!("{outputs:?}") };
-    outcome.clone()
-}
-
-fn operate_write(net: &mut Net, txn: u64, token: Option<WriteToken>) {
-    let writes = vec![write(key(0, 0), "a"), write(key(1, 0), "b")];
-    net.operate(0, txn, Operation::Write { writes, at: None, session: SESSION, token });
-}
-
-#[test]
-fn a_client_writes_keys_together_and_reads_them_in_one_round() {
-    for reads in [Reads::AtSafeTime, Reads::Optimistically] {
-        let mut net = net_of(3, reads, Mutated::NONE);
-        operate_write(&mut net, 1, None);
-        let Outcome::Written(Written { stamp, .. }) = outcome(&mut net) else { panic!("written") };
-        let own = Own { session: SESSION, written: stamp, freshness: Duration::from_secs(1) };
-        let keys = vec![key(1, 0), key(0, 0), key(0, 1), key(1, 0)];
-        for txn in [2, 3] {
-            let read = Operation::Read { keys: keys.clone(), at: None, own };
-            net.operate(0, txn, read);
-            let Outcome::Read(Read { found, rounds, .. }) = outcome(&mut net) else {
-                panic!("a read")
-            };
-            let values: Vec<_> =
-                found.iter().map(|(value, _)| value.as_ref().map(Value::to_string)).collect();
-            assert_eq!(values, [some("b"), some("a"), None, some("b")]);
-            assert_eq!(rounds, 1);
-        }
-    }
-}
-
-#[test]
-fn a_write_is_tried_again_with_its_token_and_takes_effect_once() {
-    let mut net = net(3);
-    operate_write(&mut net, 1, None);
-    let Outcome::Written(first) = outcome(&mut net) else { panic!("written") };
-    operate_write(&mut net, 2, None);
-    let Outcome::Written(second) = outcome(&mut net) else { panic!("written") };
-    assert!(first.stamp < second.stamp);
-    let token = WriteToken::OfSession(Versionstamp(9 << 10), SESSION);
-    operate_write(&mut net, 3, Some(token));
-    let Outcome::Written(third) = outcome(&mut net) else { panic!("written") };
-    operate_write(&mut net, 4, Some(token));
-    let Outcome::Written(fourth) = outcome(&mut net) else { panic!("written") };
-    assert_eq!(third.stamp, fourth.stamp);
-    for token in [WriteToken::Requested(Versionstamp(5)), token] {
-        net.pass(Duration::from_secs(60));
-        operate_write(&mut net, 5, Some(token));
-        assert_eq!(outcome(&mut net), Outcome::Forgotten);
-    }
-}
-
-#[test]
-fn a_transaction_that_is_undone_is_begun_again_unless_it_has_a_token() {
-    for has_token in [false, true] {
-        let mut net = net(3);
-        let to_second = |envelope: &Envelope<Message>| {
-            matches!(&envelope.2, Message::Request { request: Request::Write { .. }, .. })
-                && envelope.1.partition() == 1
-        };
-        let token = WriteToken::OfSession(Versionstamp(9 << 10), SESSION);
-        operate_write(&mut net, 1, Some(token).filter(|_| has_token));
-        // What it sends to the second partition is lost for long.
-        net.clients_idle = true;
-        for _ in 0..30 {
-            while let Some(envelope) = net.network.pop_front() {
-                if !to_second(&envelope) {
-                    net.deliver(envelope);
-                }
-            }
-            net.wait(Duration::from_millis(100));
-            net.ids().into_iter().for_each(|id| net.fire_due(id));
-        }
-        net.clients_idle = false;
-        match (has_token, outcome(&mut net)) {
-            (false, Outcome::Written(_)) | (true, Outcome::NoEffect) => {}
-            (_, other) => panic!("{other:?}"),
-        }
-    }
 }
 
 #[test]

@@ -15,6 +15,8 @@ const REFRESHED_AT_MOST_EVERY: Duration = Duration::from_millis(1);
 /// What is known.
 #[derive(Debug, Default)]
 pub(super) struct Known {
+    /// How often the site has been rebuilt from others.
+    era: u32,
     /// By partition, the highest clock, and when it was heard of last.
     clocks: BTreeMap<u16, (Clock, Timestamp)>,
     /// The highest version clock, and when it was shown. It may be an estimate by now.
@@ -26,8 +28,15 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// A leader has shown its clock. A safe time stays safe whoever leads.
+    /// A leader has shown its clock. A safe time stays safe whoever leads, until the site is rebuilt.
     pub(super) fn saw(&mut self, partition: u16, clock: Clock, now: Timestamp) {
+        if clock.era > self.era {
+            self.era = clock.era;
+            self.clocks.clear();
+        }
+        if clock.era < self.era {
+            return;
+        }
         let (known, at) = self.clocks.entry(partition).or_insert((clock, now));
         known.shown = known.shown.max(clock.shown);
         known.safe = known.safe.max(clock.safe);
@@ -92,7 +101,7 @@ mod tests {
     #[test]
     fn the_safe_time_is_that_of_all_and_old_knowledge_is_refreshed_once() {
         let (mut known, start) = (Known::default(), Timestamp(1_000_000_000));
-        let clock = |shown, safe| Clock { shown: Versionstamp(shown), safe: Versionstamp(safe) };
+        let clock = |shown, safe| clock_of(0, shown, safe);
         known.saw(0, clock(50, 40), start);
         known.saw(1, clock(70, 30), start);
         assert_eq!((known.safe(), known.highest_safe()), (Versionstamp(30), Versionstamp(40)));
@@ -107,5 +116,19 @@ mod tests {
         known.gave_up(1);
         assert_eq!(known.refresh(freshness, later), [1]);
         assert!(known.has(1) && !known.has(2) && known.has_any());
+    }
+
+    fn clock_of(era: u32, shown: u64, safe: u64) -> Clock {
+        Clock { shown: Versionstamp(shown), safe: Versionstamp(safe), era }
+    }
+
+    #[test]
+    fn what_was_known_of_a_site_before_it_was_rebuilt_does_not_count() {
+        let (mut known, now) = (Known::default(), Timestamp(1_000_000_000));
+        known.saw(0, clock_of(0, 50, 40), now);
+        known.saw(1, clock_of(1, 90, 80), now);
+        assert!(!known.has(0) && known.safe() == Versionstamp(80));
+        known.saw(0, clock_of(0, 55, 45), now);
+        assert!(!known.has(0), "a former leader");
     }
 }

@@ -63,6 +63,10 @@ struct Sent {
 #[derive(Debug)]
 struct Running {
     task: Task,
+    /// The era that its session has seen, or else that of the first answer.
+    era: Option<u32>,
+    /// Whether it is that of the session.
+    is_pinned: bool,
     /// Its requests that are not answered.
     open: usize,
     /// How many rounds of requests there were.
@@ -76,7 +80,7 @@ enum Task {
     Read(Reading),
     Write(Writing),
     Clocks,
-    Reach(u16, Versionstamp),
+    Reach(u16, Versionstamp, Option<u32>),
 }
 
 /// Repeats a request that was not answered.
@@ -149,8 +153,9 @@ impl Coordinator {
         }
     }
 
-    fn begin(&mut self, txn: TxnId, task: Task, cx: &mut Cx<'_>) {
-        let running = Running { task, open: 0, rounds: 0, metadata_bytes: 0 };
+    fn begin(&mut self, txn: TxnId, task: Task, era: Option<u32>, cx: &mut Cx<'_>) {
+        let is_pinned = era.is_some();
+        let running = Running { task, era, is_pinned, open: 0, rounds: 0, metadata_bytes: 0 };
         self.operations.insert(txn, running);
         self.go_on(txn, cx);
     }
@@ -165,8 +170,8 @@ impl Coordinator {
                 let requests = all.map(|partition| (partition, Request::ReadClock)).collect();
                 self.begin_round(txn, requests, cx);
             }
-            Some(Task::Reach(site, stamp)) if self.operations[&txn].rounds == 0 => {
-                let request = Request::Reach { site: *site, stamp: *stamp };
+            Some(Task::Reach(site, stamp, era)) if self.operations[&txn].rounds == 0 => {
+                let request = Request::Reach { site: *site, stamp: *stamp, era: *era };
                 let all = self.group.all_partitions();
                 let requests = all.map(|partition| (partition, request.clone())).collect();
                 self.begin_round(txn, requests, cx);
@@ -179,8 +184,46 @@ impl Coordinator {
     }
 
     fn finish(&mut self, txn: TxnId, outcome: Outcome, cx: &mut Cx<'_>) {
-        self.operations.remove(&txn);
+        let era = self.operations.remove(&txn).and_then(|running| running.era);
+        self.tell(txn, era, outcome, cx);
+    }
+
+    fn tell(&self, txn: TxnId, era: Option<u32>, outcome: Outcome, cx: &mut Cx<'_>) {
+        if let Some(era) = era.filter(|_| self.group.sites() > 1) {
+            cx.output((txn, Output::Era(era)));
+        }
         cx.output((txn, Output::Outcome(outcome)));
+    }
+
+    /// The site has been rebuilt from others since an operation has begun, or since its session has seen something.
+    /// Returns whether the operation goes on with the answer that says so.
+    fn on_rebuilt(&mut self, txn: TxnId, era: u32, cx: &mut Cx<'_>) -> bool {
+        let Some(running) = self.operations.get_mut(&txn) else { return false };
+        match &mut running.task {
+            // It had committed before.
+            Task::Write(Writing { commit: Some(_), .. }) => {
+                self.forget_requests(txn);
+                self.go_on_writing(txn, cx);
+                return false;
+            }
+            _ if running.is_pinned => {
+                running.era = Some(era);
+                self.forget_requests(txn);
+                self.finish(txn, Outcome::Rebuilt, cx);
+                return false;
+            }
+            // The answer says what has become of it.
+            Task::Write(writing) if writing.has_begun() => {
+                running.era = Some(era);
+                return true;
+            }
+            Task::Read(reading) => reading.begin_again(),
+            Task::Write(_) | Task::Clocks | Task::Reach(..) => running.rounds = 0,
+        }
+        running.era = Some(era);
+        self.forget_requests(txn);
+        self.go_on(txn, cx);
+        false
     }
 
     /// The requests of these partitions that ask for their clocks.
@@ -188,10 +231,31 @@ impl Coordinator {
         partitions.map(|partition| (partition, Request::ReadClock)).collect()
     }
 
+    /// How often the site had been rebuilt when it sent this.
+    fn era_of(&self, answer: &Answer) -> u32 {
+        match self.mutation.is(Mutation::ErasNotChecked) {
+            true => 0,
+            false => answer.clock().era,
+        }
+    }
+
     /// Takes in the answer to a request. Returns false if it is none.
     fn take_in(&mut self, sent: &Sent, answer: Answer, cx: &mut Cx<'_>) -> bool {
         self.known.saw(sent.partition, answer.clock(), cx.now());
         let Some(txn) = sent.txn else { return matches!(answer, Answer::Clock(_)) };
+        let era = self.era_of(&answer);
+        let Some(running) = self.operations.get_mut(&txn) else { return true };
+        if *running.era.get_or_insert(era) < era && !self.on_rebuilt(txn, era, cx) {
+            return true;
+        }
+        if matches!(answer, Answer::Rebuilt { .. }) {
+            let fits = matches!(sent.request, Request::Reach { .. });
+            if fits {
+                self.forget_requests(txn);
+                self.finish(txn, Outcome::Rebuilt, cx);
+            }
+            return fits;
+        }
         let estimate = self.known.estimate(cx.now());
         let Some(running) = self.operations.get_mut(&txn) else { return true };
         running.metadata_bytes +=
@@ -234,6 +298,11 @@ impl Actor for Coordinator {
         if sent.partition != from.partition() {
             return cx.reject(|| format!("{from} has answered what another partition was asked"));
         }
+        // A replica that does not know that its site was lost, and is still running. It does not lead any more.
+        let era = sent.txn.and_then(|txn| self.operations.get(&txn)?.era);
+        if era.is_some_and(|era| era > self.era_of(&answer)) {
+            return;
+        }
         let Some(sent) = self.requests.remove(&number) else { return };
         cx.cancel_timer(Timer(number));
         self.leaders.insert(sent.partition, from);
@@ -271,23 +340,25 @@ impl Coordinate<Snapshots> for Coordinator {
         match operation {
             Operation::Read { keys, at, own } => {
                 let reading = Reading::new(keys, at.unwrap_or_default(), own, &self.group);
-                self.begin(txn, Task::Read(reading), cx);
+                self.begin(txn, Task::Read(reading), own.era, cx);
             }
-            Operation::Write { writes, at, session, token } => {
+            Operation::Write { writes, at, session, era, token } => {
                 match Writing::new(writes, at.unwrap_or_default(), session, token, &self.group) {
-                    Ok(writing) => self.begin(txn, Task::Write(writing), cx),
+                    Ok(writing) => self.begin(txn, Task::Write(writing), era, cx),
                     // It is of a keyspace with another protocol.
                     Err(outcome) => cx.output((txn, Output::Outcome(outcome))),
                 }
             }
-            Operation::ReadClocks => self.begin(txn, Task::Clocks, cx),
+            Operation::ReadClocks => self.begin(txn, Task::Clocks, None, cx),
             // Keyspaces without several sites have no tokens of other sites.
             Operation::Reach { site, .. }
                 if site == self.group.site() || site >= self.group.sites() =>
             {
                 cx.output((txn, Output::Outcome(Outcome::NoEffect)));
             }
-            Operation::Reach { site, stamp } => self.begin(txn, Task::Reach(site, stamp), cx),
+            Operation::Reach { site, stamp, era } => {
+                self.begin(txn, Task::Reach(site, stamp, era), None, cx);
+            }
             // The timers of its requests forget them.
             Operation::GiveUp => {
                 let Some(running) = self.operations.remove(&txn) else { return };
@@ -301,7 +372,7 @@ impl Coordinate<Snapshots> for Coordinator {
                     }
                     _ => Outcome::NoEffect,
                 };
-                cx.output((txn, Output::Outcome(outcome)));
+                self.tell(txn, running.era, outcome, cx);
             }
         }
     }

@@ -119,7 +119,13 @@ impl Reading {
         }
     }
 
-    /// It begins again.
+    /// It begins again, and asks for clocks if it needs any.
+    pub(super) fn begin_again(&mut self) {
+        self.restart();
+        self.stage = Stage::Begun;
+    }
+
+    /// It reads everything again.
     fn restart(&mut self) {
         self.found.iter_mut().for_each(|found| *found = None);
         self.is_too_old = false;

@@ -97,6 +97,7 @@ impl Coordinator {
         if writing.is_outdated {
             return self.finish(txn, Outcome::Forgotten, cx);
         }
+        let era = running.era.filter(|_| running.is_pinned);
         let id = match writing.id {
             Some((id, _)) => id,
             None if !has_clock => {
@@ -118,7 +119,7 @@ impl Coordinator {
         participants.swap(0, coordinator);
         let request = |(partition, writes): (&u16, &Vec<Write>)| {
             let (participants, writes) = (participants.clone(), writes.clone());
-            (*partition, Request::Write { id, participants, writes })
+            (*partition, Request::Write { id, participants, writes, era })
         };
         let requests = writing.writes.iter().map(request).collect();
         let token = WriteToken::OfSession(id.requested, id.session);
@@ -165,7 +166,7 @@ impl Coordinator {
     }
 
     /// The requests of an operation need no answers any more.
-    fn forget_requests(&mut self, txn: TxnId) {
+    pub(super) fn forget_requests(&mut self, txn: TxnId) {
         self.requests.retain(|_, sent| sent.txn != Some(txn));
     }
 }

@@ -5,6 +5,7 @@ use core::time::Duration;
 use serried_actor::Timestamp;
 use serried_model::{NodeId, Versionstamp};
 
+use super::super::Mutation;
 use super::super::message::Answer;
 use super::super::replica::{Cx, QUEUED_AT_MOST, Replica};
 
@@ -16,6 +17,8 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(10);
 pub(super) struct Reaching {
     site: usize,
     stamp: Versionstamp,
+    /// How often that site had been rebuilt then, if it matters.
+    era: Option<u32>,
     /// What its site had admitted then, by site, once that is known.
     needs: Option<Vec<Versionstamp>>,
     since: Timestamp,
@@ -31,17 +34,16 @@ impl Replica {
     }
 
     /// A client asks for the clock once all can be read here that could be read at `site` when its clocks showed
-    /// `stamp`.
+    /// `stamp`, and it had been rebuilt `era` times.
     pub(in super::super) fn reach(
         &mut self,
         client: (NodeId, u64),
-        site: u16,
-        stamp: Versionstamp,
+        (site, stamp, era): (u16, Versionstamp, Option<u32>),
         cx: &mut Cx<'_>,
     ) {
         let (site, since) = (usize::from(site), cx.now());
         if self.exchange.reaching.len() < QUEUED_AT_MOST {
-            let reaching = Reaching { site, stamp, needs: None, since };
+            let reaching = Reaching { site, stamp, era, needs: None, since };
             self.exchange.reaching.entry(client).or_insert(reaching);
         }
         self.answer_reached(cx);
@@ -55,7 +57,14 @@ impl Replica {
         let now = cx.now();
         let mut all = core::mem::take(&mut self.exchange.reaching);
         all.retain(|client, reaching| {
-            let Reaching { site, stamp, needs, since } = reaching;
+            let Reaching { site, stamp, era, needs, since } = reaching;
+            let known = self.machine.sites.eras[*site];
+            let era = era.filter(|_| !self.mutation.is(Mutation::ErasNotChecked));
+            if era.is_some_and(|era| era < known) {
+                let clock = self.clock(cx);
+                Self::answer(*client, Answer::Rebuilt { clock }, cx);
+                return false;
+            }
             let (at, cut) = &self.exchange.receiving[*site].admitted;
             if needs.is_none() && at >= stamp {
                 *needs = Some(cut.clone());
@@ -65,7 +74,7 @@ impl Replica {
                 let mut others = self.other_sites().filter(|other| other != site);
                 others.all(|other| needs.get(other).is_none_or(|needed| has(other, *needed)))
             });
-            if are_met && has(*site, *stamp) {
+            if are_met && has(*site, *stamp) && era.is_none_or(|era| era == known) {
                 let clock = self.clock(cx);
                 Self::answer(*client, Answer::Clock(clock), cx);
                 return false;

@@ -42,6 +42,15 @@
 //! it serves clients again ([`Stage::Rebuilt`]) when it has admitted it at all partitions. It forgets how it came there:
 //! nobody reads as of an earlier time.
 //!
+//! # Sessions
+//! What a session has seen at a site may be lost with it. So a session, and its token, has the era of its site as of when
+//! it has first seen something there. Each answer to a client has the era of its leader. A client returns nothing of a
+//! later era to a session, and puts no answers of different eras together. A write names the session's era, and is
+//! refused if there is a later one: it might be an effect of what is lost. Another site refuses a session that comes
+//! from an earlier era of the lost one ([`Request::Reach`]), and does not compare versionstamps of an era that it does
+//! not know yet. A session that had moved before the loss goes on: all that it had seen was admitted at its new site,
+//! and the lost one gets back what was admitted.
+//!
 //! # Clocks
 //! What the site writes from now on is later than all that any other site has seen when it says that it has sent all.
 //! A transaction that was requested before that is refused: nobody knows any more whether it took effect. The clock also
@@ -55,6 +64,8 @@ use serried_actor::Timestamp;
 use serried_model::{NodeId, Versionstamp, Write};
 
 use super::super::Mutation;
+#[cfg(doc)]
+use super::super::message::Request;
 use super::super::message::{Across, Entry, Stage};
 use super::super::reads::admitted;
 use super::super::replica::{Cx, Replica};

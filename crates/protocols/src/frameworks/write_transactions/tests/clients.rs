@@ -1,0 +1,87 @@
+//! Clients, which put the answers of partitions together.
+
+use super::*;
+
+fn outcome(net: &mut Net) -> Outcome {
+    net.pass(Duration::from_secs(1));
+    let outputs: Vec<Output> = net.outputs.drain(..).map(|(_, (_, output))| output).collect();
+    let Some(Output::Outcome(outcome)) = outputs.last() else { panic!("{outputs:?}") };
+    outcome.clone()
+}
+
+fn operate_write(net: &mut Net, txn: u64, token: Option<WriteToken>) {
+    let writes = vec![write(key(0, 0), "a"), write(key(1, 0), "b")];
+    net.operate(0, txn, Operation::Write { writes, at: None, session: SESSION, era: None, token });
+}
+
+#[test]
+fn a_client_writes_keys_together_and_reads_them_in_one_round() {
+    for reads in [Reads::AtSafeTime, Reads::Optimistically] {
+        let mut net = net_of(3, reads, Mutated::NONE);
+        operate_write(&mut net, 1, None);
+        let Outcome::Written(Written { stamp, .. }) = outcome(&mut net) else { panic!("written") };
+        let own = Own { session: SESSION, written: stamp, ..Own::default() };
+        let keys = vec![key(1, 0), key(0, 0), key(0, 1), key(1, 0)];
+        for txn in [2, 3] {
+            let read = Operation::Read { keys: keys.clone(), at: None, own };
+            net.operate(0, txn, read);
+            let Outcome::Read(Read { found, rounds, .. }) = outcome(&mut net) else {
+                panic!("a read")
+            };
+            let values: Vec<_> =
+                found.iter().map(|(value, _)| value.as_ref().map(Value::to_string)).collect();
+            assert_eq!(values, [some("b"), some("a"), None, some("b")]);
+            assert_eq!(rounds, 1);
+        }
+    }
+}
+
+#[test]
+fn a_write_is_tried_again_with_its_token_and_takes_effect_once() {
+    let mut net = net(3);
+    operate_write(&mut net, 1, None);
+    let Outcome::Written(first) = outcome(&mut net) else { panic!("written") };
+    operate_write(&mut net, 2, None);
+    let Outcome::Written(second) = outcome(&mut net) else { panic!("written") };
+    assert!(first.stamp < second.stamp);
+    let token = WriteToken::OfSession(Versionstamp(9 << 10), SESSION);
+    operate_write(&mut net, 3, Some(token));
+    let Outcome::Written(third) = outcome(&mut net) else { panic!("written") };
+    operate_write(&mut net, 4, Some(token));
+    let Outcome::Written(fourth) = outcome(&mut net) else { panic!("written") };
+    assert_eq!(third.stamp, fourth.stamp);
+    for token in [WriteToken::Requested(Versionstamp(5)), token] {
+        net.pass(Duration::from_secs(60));
+        operate_write(&mut net, 5, Some(token));
+        assert_eq!(outcome(&mut net), Outcome::Forgotten);
+    }
+}
+
+#[test]
+fn a_transaction_that_is_undone_is_begun_again_unless_it_has_a_token() {
+    for has_token in [false, true] {
+        let mut net = net(3);
+        let to_second = |envelope: &Envelope<Message>| {
+            matches!(&envelope.2, Message::Request { request: Request::Write { .. }, .. })
+                && envelope.1.partition() == 1
+        };
+        let token = WriteToken::OfSession(Versionstamp(9 << 10), SESSION);
+        operate_write(&mut net, 1, Some(token).filter(|_| has_token));
+        // What it sends to the second partition is lost for long.
+        net.clients_idle = true;
+        for _ in 0..30 {
+            while let Some(envelope) = net.network.pop_front() {
+                if !to_second(&envelope) {
+                    net.deliver(envelope);
+                }
+            }
+            net.wait(Duration::from_millis(100));
+            net.ids().into_iter().for_each(|id| net.fire_due(id));
+        }
+        net.clients_idle = false;
+        match (has_token, outcome(&mut net)) {
+            (false, Outcome::Written(_)) | (true, Outcome::NoEffect) => {}
+            (_, other) => panic!("{other:?}"),
+        }
+    }
+}
