@@ -37,7 +37,7 @@ pub use list_append::ListAppend;
 pub use measurement::{
     Arrival, ArrivalReport, Failure, KindReport, Measurement, Part, Report, Window, Witness,
 };
-pub use one_shot::{F1, OneShotCalls, Tao};
+pub use one_shot::{F1, OneShotCalls, Tao, YcsbTransactions};
 pub use open_loop::OpenLoop;
 pub use procedures::{
     BankCalls, CallClient, CallInspection, CounterCalls, Inquiries, ListCalls, Loading, NotReady,

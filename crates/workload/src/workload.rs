@@ -15,7 +15,7 @@ use crate::{
     Bank, BankCalls, Counter, CounterCalls, Eiger, F1, Inspection, ListAppend, ListCalls,
     OneShotCalls, ProcedureParameters, ProcedureWorkload, RegisterMix, RegisterParameters,
     RegisterWorkload, Report, Retwis, SnapshotMix, SnapshotParameters, SnapshotWorkload, Tao, Ycsb,
-    YcsbGroups,
+    YcsbGroups, YcsbTransactions,
 };
 
 /// The plan of one transaction.
@@ -157,13 +157,14 @@ pub struct Parameters {
     /// The exponent of the Zipf distribution of keys; 0 is uniform. For `retwis` and `list-append`, which
     /// have 0.9 if it is `None`, `f1` and `tao`, which have 0.8.
     pub theta: Option<f64>,
-    /// The length of a key in bytes, at least 8. For `retwis`, `f1` and `tao`.
+    /// The length of a key in bytes, at least 8. For `retwis`, `f1`, `tao` and
+    /// `ycsb-transactions`.
     pub key_bytes: usize,
     /// The length of every value in bytes, at least 8. For `retwis`, which has 8 if it is `None`, `f1` and
     /// `tao`, whose values then differ in length.
     pub value_bytes: Option<usize>,
     /// The share of transactions that write, from 0 to 1. For `f1`, which has 0.003 if it is `None`,
-    /// `f1-wf` 0.3 and `tao` 0.002.
+    /// `f1-wf` 0.3, `tao` 0.002 and `ycsb-transactions` 0.05.
     pub writes: Option<f64>,
     /// Whether writes to keys that were read depend on the values read. For `retwis`.
     pub dependent: bool,
@@ -272,6 +273,11 @@ const WORKLOADS: &[WorkloadInfo] = &[
         name: "tao",
         summary: "a social graph: reads of up to 1000 keys, single writes (003 Fig. 5, Facebook-TAO)",
         make: Make::Transactions(|parameters| Ok(Arc::new(Tao::new(parameters)?))),
+    },
+    WorkloadInfo {
+        name: "ycsb-transactions",
+        summary: "ycsb-groups as transactions: reads of 5 records, or writes of 5 (004 §7.2)",
+        make: Make::Transactions(|parameters| Ok(Arc::new(YcsbTransactions::new(parameters)?))),
     },
     WorkloadInfo {
         name: "bank",

@@ -53,6 +53,7 @@ fn workloads_of_the_datacentre_report_reads_and_writes_and_their_histories_hold(
         ("f1", ["read-only", "read-write"]),
         ("f1-wf", ["read-only", "read-write"]),
         ("tao", ["read-only", "write"]),
+        ("ycsb-transactions", ["read-only", "write"]),
     ] {
         let row = simulated(&[workload, "--keys", "2000", "--writes", "0.2", "--seconds", "0.05"]);
         assert_eq!(row["verdict"], "serializable");

@@ -1,17 +1,19 @@
 //! One-shot transactions on rows of many columns, as the front ends of a datacentre send them to their storage (003
 //! §6.1, Figures 5 and 6).
 //!
-//! [`F1`] and [`Tao`] have their keys from a [`Popularity`] and their values from a [`Table`].
+//! [`F1`], [`Tao`] and [`YcsbTransactions`] have their keys from a [`Popularity`] and their values from a [`Table`].
 
 mod calls;
 mod f1;
 mod popularity;
 mod table;
 mod tao;
+mod ycsb;
 
 pub use calls::OneShotCalls;
 pub use f1::F1;
 pub use tao::Tao;
+pub use ycsb::YcsbTransactions;
 
 use popularity::Popularity;
 use table::{Shape, Table};

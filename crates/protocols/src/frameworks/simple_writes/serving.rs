@@ -14,9 +14,34 @@ use super::stamp::Stamp;
 use crate::Mutated;
 use crate::frameworks::stamp_clock::{StampClock, ahead};
 
-/// How long overwritten versions can be read at least, if they do not take too much room, and the settings do not say
-/// longer.
+/// How long overwritten versions are kept at most, if the settings do not say longer.
 const KEPT_FOR: Duration = Duration::from_secs(1);
+/// How long they are kept at least, if they do not take too much room.
+const KEPT_FOR_AT_LEAST: Duration = Duration::from_millis(100);
+
+/// How old the states were that were read lately. Versions are kept for twice as long: what is kept and never read costs
+/// memory that is in no cache, and so time.
+#[derive(Debug)]
+struct Ages {
+    /// The oldest since the last change of these, and between the last two.
+    oldest: [Duration; 2],
+    changed_at: Timestamp,
+}
+
+impl Ages {
+    fn new(now: Timestamp) -> Ages {
+        Ages { oldest: [KEPT_FOR; 2], changed_at: now }
+    }
+
+    /// For how long versions are kept.
+    fn keep_for(&mut self, now: Timestamp) -> Duration {
+        if now.since(self.changed_at) >= KEPT_FOR {
+            self.oldest = [Duration::ZERO, self.oldest[0]];
+            self.changed_at = now;
+        }
+        (2 * self.oldest[0].max(self.oldest[1])).clamp(KEPT_FOR_AT_LEAST, KEPT_FOR)
+    }
+}
 
 /// The version clock, the keys whose writes are not applied yet, and what was overwritten.
 #[derive(Debug)]
@@ -32,6 +57,7 @@ pub(super) struct Serving<S: Stamp> {
     parked: usize,
     overwritten: Overwritten,
     ahead: Duration,
+    ages: Ages,
     kept_for: Duration,
     mutation: Mutated<Mutation>,
 }
@@ -56,7 +82,8 @@ impl<S: Stamp> Serving<S> {
             parked: 0,
             overwritten: Overwritten::default(),
             ahead: ahead(settings),
-            kept_for: KEPT_FOR.max(Duration::from_millis(settings.history_ms)),
+            ages: Ages::new(now),
+            kept_for: Duration::from_millis(settings.history_ms),
             mutation,
         }
     }
@@ -94,6 +121,8 @@ impl<S: Stamp> Serving<S> {
         if at > bound.before(self.ahead / 4) && !self.mutation.is(Mutation::PromotionUnbounded) {
             return false;
         }
+        let age = self.clock.now(now).since(at);
+        self.ages.oldest[0] = self.ages.oldest[0].max(age);
         if !self.mutation.is(Mutation::PromotionLeftOut) {
             self.clock.take_over(at, now);
             self.highest = self.highest.max(at);
@@ -174,7 +203,8 @@ impl<S: Stamp> Serving<S> {
 
     /// Forgets old versions.
     pub(super) fn expire(&mut self, now: Timestamp) {
-        self.overwritten.expire(self.clock.now(now).before(self.kept_for));
+        let kept_for = self.ages.keep_for(now).max(self.kept_for);
+        self.overwritten.expire(self.clock.now(now).before(kept_for));
     }
 
     /// How many overwritten versions there are.
@@ -192,6 +222,24 @@ impl<S: Stamp> Serving<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn versions_are_kept_for_twice_as_long_as_what_is_read_is_old() {
+        let ms = Duration::from_millis;
+        let (mut ages, mut now) = (Ages::new(Timestamp(0)), Timestamp(0));
+        assert_eq!(ages.keep_for(now), KEPT_FOR, "nothing is known yet");
+        let mut after = |age: u64, ages: &mut Ages| {
+            now = now + KEPT_FOR;
+            ages.oldest[0] = ages.oldest[0].max(ms(age));
+            ages.keep_for(now)
+        };
+        after(0, &mut ages);
+        assert_eq!(after(150, &mut ages), ms(300));
+        assert_eq!(after(0, &mut ages), KEPT_FOR_AT_LEAST);
+        assert_eq!(after(200, &mut ages), ms(400));
+        assert_eq!(after(10, &mut ages), KEPT_FOR_AT_LEAST);
+        assert_eq!(after(9000, &mut ages), KEPT_FOR);
+    }
 
     #[test]
     fn what_is_applied_late_is_placed_below_the_bound_and_shown() {
