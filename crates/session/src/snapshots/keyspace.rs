@@ -214,7 +214,9 @@ impl SnapshotKeyspace {
             let Some(Outcome::Clocks(shown)) = answer.outcome else {
                 return Err(SnapshotError::NoClocks { deadline });
             };
-            if shown.iter().all(|(_, shown)| *shown < latest) {
+            // After a rebuild, the clocks may show less than before.
+            let is_rebuilt = self.known().is_rebuilt_since(token.era);
+            if !is_rebuilt && shown.iter().all(|(_, shown)| *shown < latest) {
                 return Err(BadToken::OfTheFuture.into());
             }
             self.saw(shown);
@@ -447,7 +449,13 @@ impl SnapshotKeyspace {
     /// Whether an answer is of the era of the site of which the session has seen something.
     fn is_of_era(&self, answer: &Answered) -> Result<(), SnapshotError> {
         let mut clock = self.clock();
-        let is_other = answer.era.is_some_and(|era| era != *clock.era.get_or_insert(era));
+        // With other outcomes it has seen nothing.
+        let sees = matches!(
+            answer.outcome,
+            Some(Outcome::Read(_) | Outcome::Written(_) | Outcome::Unknown)
+        );
+        let era = answer.era.filter(|_| sees);
+        let is_other = era.is_some_and(|era| era != *clock.era.get_or_insert(era));
         match is_other || answer.outcome == Some(Outcome::Rebuilt) {
             true => Err(SnapshotError::SiteRebuilt { site: self.port.site() }),
             false => Ok(()),
