@@ -102,8 +102,8 @@ pub enum SnapshotError {
     },
     /// The site has lost all its disks since the session has seen something of it, and was rebuilt from other sites. What
     /// the session has written and read is perhaps lost, so it can't go on. Begin another one
-    /// ([`crate::SnapshotKeyspace::session`]). A write that fails like this has perhaps
-    /// taken effect, or is lost, or never takes effect: read the keys and decide.
+    /// ([`crate::SnapshotKeyspace::session`]). A write that fails like this has perhaps taken effect, or is lost, or never
+    /// takes effect: read the keys and decide.
     #[error(
         "site {site} has lost its disks and was rebuilt from other sites, so what this session has seen and written is perhaps lost: begin a new session"
     )]

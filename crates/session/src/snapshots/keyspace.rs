@@ -177,8 +177,8 @@ impl SnapshotKeyspace {
     ///
     /// # Errors
     /// [`SnapshotError::BadToken`] if the token is not of this keyspace, or no session of the keyspace can have been
-    /// given it, or its site was rebuilt since. [`SnapshotError::NoClocks`] if the servers do not answer in time. [`SnapshotError::SiteBehind`] if
-    /// this site does not have in time what the session has seen at another one.
+    /// given it, or its site was rebuilt since. [`SnapshotError::NoClocks`] if the servers do not answer in time.
+    /// [`SnapshotError::SiteBehind`] if this site does not have in time what the session has seen at another one.
     pub async fn resume(&self, token: SessionToken) -> Result<SnapshotKeyspace, SnapshotError> {
         if !self.has_version_clocks() {
             return Err(BadToken::NotOffered.into());
