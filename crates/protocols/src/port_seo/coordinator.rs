@@ -137,9 +137,15 @@ impl Coordinator {
     }
 
     fn begin_round(&mut self, txn: TxnId, cx: &mut Cx<'_>) {
-        let since = self.known;
+        let known = self.known;
         let Some(Running::Read(reading)) = self.operations.get_mut(&txn) else { return };
         let exact = reading.rounds > 0;
+        // Later rounds ask for what the former one has shown. What the client knows by other operations may be in the
+        // middle of a batch.
+        let since = match exact {
+            true => reading.answers.values().map(shown).fold(reading.since, u64::max),
+            false => known,
+        };
         reading.rounds += 1;
         reading.since = since;
         reading.answers.clear();

@@ -68,11 +68,16 @@
 //!   the mark of `g`. The vector of `g` is not above `last` of any partition `i`: what it counts is applied at `start`,
 //!   and `i` has answered later. So the client would have chosen `g` or more. Hence `n >= g`. Between `g` and
 //!   `G(start)` nothing in the read set was written. So the state at `n` is that at `G(start)`, for these keys.
+//! - *`since` may be in the middle of a batch*, if it is the number of a write of this client. If the batch belongs to
+//!   a partition `k` of the read set, then `k` names its mark, or is complete only from a later number. Every partition
+//!   has what the vector counts. So the client chooses that mark or a later one, and never this `since`. Otherwise the
+//!   keys of the read set had at `since` what they had at the end of the batch.
 //! - *The same holds after later rounds.* In these an answer may be exact: it has the state at `since`, nothing that came
 //!   later, and its `last` is not above `since`. Others may be as in the first round, if a leader is new. `n` is not
 //!   below `complete_from`, and so not below `since`. If `n` is a mark, then the writes of `i` up to `n` are up to
 //!   `highest[i]`, and that is at most `since`. So the state at `since` is that at `n`, for the keys of `i`. And `since`
-//!   is not below any `last` of the first round, hence not below `g`.
+//!   is not below any `last` of the first round, hence not below `g`. It is the end of a batch, or else one of a
+//!   partition that is not in the read set.
 //!
 //! Now order all operations: writes by their numbers, and a transaction behind the write with the number
 //! `max(n, G(start))`, several of them as they have begun. All orders in real time are kept:
@@ -91,10 +96,12 @@
 //! partition's log, and never waits for another partition. *O:* one round is enough, unless a partition keeps less than
 //! is needed: it was asked by a client that has heard of nothing for long, while another partition was asked much
 //! earlier; or its leader is new. A read is told of at most 256 batches and 256 KiB of overwritten values. Later rounds
-//! ask for exactly the state of the latest number that the client has heard of, however much has happened since. All
-//! partitions have reached it, since batches are applied one after the other. *Not C:* metadata grows with the number of
-//! batches since the client has last heard of anything, times the number of partitions in the transaction. The client
-//! names these, so that the vectors have no others.
+//! ask for exactly the state of the latest number that the round before has shown, however much has happened since. All
+//! partitions have reached it, since batches are applied one after the other. The second round is the last one, unless
+//! another leader begins meanwhile, or a round takes longer than leaders keep what was overwritten: then a transaction
+//! of several partitions ends only when they are written less. *Not C:* metadata grows with the number of batches since
+//! the client has last heard of anything, times the number of partitions in the transaction. The client names these, so
+//! that the vectors have no others.
 //!
 //! # What it costs to have one batch at a time
 //! All writes of a keyspace wait for one another. A batch of another partition than the first takes two rounds in logs

@@ -12,7 +12,7 @@ use serried_history::{
 };
 use serried_model::snapshots::VersionClocks;
 use serried_model::{Geography, Guarantee, Key, Snapshots};
-use serried_session::SnapshotOptions;
+use serried_session::{SnapshotError, SnapshotOptions};
 use serried_sim::{Cluster, Configuration, Disk, Fault, Scheduled, Swarm};
 use serried_workload::{SnapshotLoop, SnapshotMix, attribute};
 
@@ -295,7 +295,9 @@ impl Trial {
         let history = Arc::into_inner(recorder).expect("all clients are done").into_history();
         let history = attribute(history);
         let stalled = stalled.filter(|_| !is_torn);
-        let wrong = stalled.or_else(|| judge(P::GUARANTEE, &history).err());
+        let wrong = stalled
+            .or_else(|| falsely_refused(&history, &losses))
+            .or_else(|| judge(P::GUARANTEE, &history).err());
         let last_reads = last_reads.lock().unwrap();
         let first = last_reads.iter().find(|read| read.is_ok());
         let is_wrong = |read: &&Result<_, _>| match read {
@@ -327,6 +329,16 @@ impl Trial {
             }
         )
     }
+}
+
+/// A session that was ended because its site was rebuilt, although it was not.
+fn falsely_refused(history: &History, losses: &[Loss]) -> Option<String> {
+    let refusal = |site| SnapshotError::SiteRebuilt { site }.to_string();
+    let true_ones: Vec<String> = losses.iter().map(|loss| refusal(loss.site)).collect();
+    let errors = history.events.iter().filter_map(|event| event.error.as_ref());
+    let mut refusals = errors.filter(|error| error.contains("was rebuilt"));
+    let is_false = |error: &&String| !true_ones.contains(error);
+    refusals.find(is_false).map(|error| format!("it was not lost: {error}"))
 }
 
 fn judge(guarantee: Guarantee, history: &History) -> Result<(), String> {

@@ -44,6 +44,11 @@ impl Known {
         era.is_some_and(|era| era < self.era)
     }
 
+    /// Whether no answer has said that the site was rebuilt so often as `era` says.
+    pub(super) fn is_rebuilt_less_often_than(&self, era: Option<u32>) -> bool {
+        era.is_some_and(|era| era > self.era)
+    }
+
     /// Whether a server is known to have shown this one or a later one.
     pub(super) fn has_seen(&self, at: Versionstamp) -> bool {
         self.latest.is_some_and(|(latest, _)| latest >= at)

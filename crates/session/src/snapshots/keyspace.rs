@@ -207,7 +207,10 @@ impl SnapshotKeyspace {
             session.clock().adopt(at);
             return Ok(session);
         }
-        let has_seen = self.known().has_seen(latest);
+        let has_seen = {
+            let known = self.known();
+            known.has_seen(latest) && !known.is_rebuilt_less_often_than(token.era)
+        };
         if !has_seen {
             let deadline = self.options.deadline;
             let answer = self.call(Operation::ReadClocks, false).await;
@@ -216,7 +219,9 @@ impl SnapshotKeyspace {
             };
             // After a rebuild, the clocks may show less than before.
             let is_rebuilt = self.known().is_rebuilt_since(token.era);
-            if !is_rebuilt && shown.iter().all(|(_, shown)| *shown < latest) {
+            let is_future = shown.iter().all(|(_, shown)| *shown < latest)
+                || self.known().is_rebuilt_less_often_than(token.era);
+            if !is_rebuilt && is_future {
                 return Err(BadToken::OfTheFuture.into());
             }
             self.saw(shown);

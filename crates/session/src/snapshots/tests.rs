@@ -315,3 +315,27 @@ fn a_session_ends_when_its_site_was_rebuilt_and_another_one_begins() {
         );
     }
 }
+
+#[test]
+fn a_token_that_names_an_era_its_site_has_not_reached_is_of_the_future() {
+    let (script, session) = Script::offering(Offers { sites: true, ..EIGER });
+    let mut reading = Box::pin(session.read("x"));
+    assert!(poll(&mut reading).is_pending());
+    answer_in(&script, 1, stamp(5));
+    ready(&mut reading).unwrap();
+    let token = session.token().unwrap();
+    assert_eq!(token.era, Some(1));
+    script.take_operations();
+    ready(&mut Box::pin(session.resume(token))).unwrap();
+    assert!(script.take_operations().is_empty(), "it is known that there was one");
+    // Another one of the same client may know more than this one does.
+    for (shown, is_good) in [(1, false), (2, true)] {
+        script.take_operations();
+        let mut resuming = Box::pin(session.resume(SessionToken { era: Some(2), ..token }));
+        assert!(poll(&mut resuming).is_pending());
+        answer_in(&script, shown, stamp(5));
+        let error = ready(&mut resuming).err();
+        let is_future = matches!(error, Some(SnapshotError::BadToken(BadToken::OfTheFuture)));
+        assert_eq!((is_future, error.is_none()), (!is_good, is_good));
+    }
+}

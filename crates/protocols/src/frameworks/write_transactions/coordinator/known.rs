@@ -12,6 +12,9 @@ use super::super::message::Clock;
 /// What is known of a partition is refreshed at most so often.
 const REFRESHED_AT_MOST_EVERY: Duration = Duration::from_millis(1);
 
+/// No site has been rebuilt more often than this. An answer that says so is damaged.
+const ERAS_AT_MOST: u32 = 1 << 16;
+
 /// What is known.
 #[derive(Debug, Default)]
 pub(super) struct Known {
@@ -28,6 +31,11 @@ pub(super) struct Known {
 }
 
 impl Known {
+    /// Whether a leader can have shown this.
+    pub(super) fn is_sound(clock: Clock) -> bool {
+        clock.era <= ERAS_AT_MOST
+    }
+
     /// A leader has shown its clock. A safe time stays safe whoever leads, until the site is rebuilt.
     pub(super) fn saw(&mut self, partition: u16, clock: Clock, now: Timestamp) {
         if clock.era > self.era {

@@ -298,6 +298,9 @@ impl Actor for Coordinator {
         if sent.partition != from.partition() {
             return cx.reject(|| format!("{from} has answered what another partition was asked"));
         }
+        if !Known::is_sound(answer.clock()) {
+            return cx.reject(|| format!("{from} says that its site was rebuilt impossibly often"));
+        }
         // A replica that does not know that its site was lost, and is still running. It does not lead any more.
         let era = sent.txn.and_then(|txn| self.operations.get(&txn)?.era);
         if era.is_some_and(|era| era > self.era_of(&answer)) {

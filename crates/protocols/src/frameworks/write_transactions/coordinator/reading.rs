@@ -164,7 +164,10 @@ impl Coordinator {
             return self.ask_for_clocks_later(txn, cx);
         }
         if !unknown.is_empty() {
-            reading.stage = Stage::Clocks;
+            if core::mem::replace(&mut reading.stage, Stage::Clocks) == Stage::Clocks {
+                // Some have not heard yet that the site was rebuilt.
+                return self.ask_for_clocks_later(txn, cx);
+            }
             return self.begin_round(txn, Self::clocks(unknown.into_iter()), cx);
         }
         let safe = match self.mutation.is(Mutation::SafeAsMaximum) {
