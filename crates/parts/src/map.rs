@@ -69,6 +69,11 @@ impl<K: Eq + Hash, V> Map<K, V> {
         keys
     }
 
+    /// Removes the keys whose values `keep` refuses. It must not matter in which order it is asked.
+    pub fn retain(&mut self, keep: impl Fn(&V) -> bool) {
+        self.0.retain(|_, value| keep(value));
+    }
+
     /// The least result of `of` for the values. This takes time in proportion to the map.
     pub fn least<T: Ord>(&self, of: impl Fn(&V) -> T) -> Option<T> {
         self.0.values().map(of).min()

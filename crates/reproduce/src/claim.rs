@@ -70,7 +70,9 @@ pub(crate) enum Quantity {
     Stale(StaleAt),
     /// Rounds of requests for each read-only transaction.
     Rounds,
-    /// The share of requests to read that had to wait at a server.
+    /// The greatest number of rounds that a read-only transaction took.
+    MostRounds,
+    /// The share of read-only transactions that had to wait at a server.
     Blocked,
     /// The share of writes that were omitted.
     Omitted,
@@ -175,7 +177,8 @@ impl Quantity {
             Quantity::Stale(StaleAt::P90) => "staleness of values, p90",
             Quantity::Stale(StaleAt::P99) => "staleness of values, p99",
             Quantity::Rounds => "rounds of read-only transactions",
-            Quantity::Blocked => "requests to read that had to wait",
+            Quantity::MostRounds => "most rounds of a read-only transaction",
+            Quantity::Blocked => "read-only transactions that had to wait",
             Quantity::Omitted => "writes that were omitted",
             Quantity::Share(kind) => return format!("{kind} among all calls"),
             Quantity::Pieces(kind) => return format!("pieces of {kind}"),
@@ -204,7 +207,8 @@ impl Quantity {
             Quantity::Normalized
             | Quantity::ReExecutions
             | Quantity::Pieces(_)
-            | Quantity::Rounds => None,
+            | Quantity::Rounds
+            | Quantity::MostRounds => None,
             Quantity::StartedOver => Some("for 100 transactions"),
             _ => Some("%"),
         }

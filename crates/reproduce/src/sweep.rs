@@ -116,7 +116,7 @@ impl Sweep {
         let transactions = || self.at_highest()?.transactions();
         let snapshots = || self.at_highest()?.snapshots();
         let staleness = || snapshots()?.staleness.as_ref();
-        let mean = |name: &str| snapshots()?.means.get(name).copied();
+        let mean = |name: &str| self.at_highest()?.mean(name);
         match of {
             Quantity::HighestThroughput => self.highest_per_s,
             Quantity::OperatingPoint => self.operating_point_per_s,
@@ -136,6 +136,7 @@ impl Sweep {
             Quantity::Stale(StaleAt::P90) => Some(staleness()?.stale_us_p90 as f64 / 1e3),
             Quantity::Stale(StaleAt::P99) => Some(staleness()?.stale_us_p99 as f64 / 1e3),
             Quantity::Rounds => mean("rounds"),
+            Quantity::MostRounds => mean("most_rounds"),
             Quantity::Blocked => Some(100.0 * mean("blocked_share")?),
             Quantity::Omitted => Some(100.0 * mean("omitted_share")?),
             Quantity::PassedAtFirst

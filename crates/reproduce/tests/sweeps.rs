@@ -58,10 +58,11 @@ fn tiny_effort(figure: &Figure) -> Effort {
             (*clients, *rates_per_s, *closer) = (4, vec![500.0, 1000.0], 1);
         }
     }
-    let (warm_up_s, measured_s, most_operations, size) = match (figure.family(), figure.name) {
+    let (warm_up_s, measured_s, most_operations, size) = match (figure.families()[0], figure.name) {
         (FamilyName::Registers, _) => (0.3, 2.0, 400, 10),
         (FamilyName::Procedures, "rococo-fig11") => (0.1, 0.5, 300, 5000),
         (FamilyName::Procedures, _) => (0.1, 0.5, 300, 1000),
+        (_, "port-fig9") => (0.2, 0.5, 200, 20),
         (_, "morty-fig6") => (0.5, 3.0, 200, 1),
         (_, "ncc-fig7c") => (0.1, 0.5, 2000, 4),
         _ if figure.has_rates() => (0.1, 0.5, 2000, 5000),
@@ -78,7 +79,7 @@ fn tiny_effort(figure: &Figure) -> Effort {
 
 fn tiny(figure: &'static Figure, folder: &Folder, threads: usize) -> Engine {
     let mut protocols = figure.known_protocols();
-    let of_transactions = figure.family() == FamilyName::Transactions;
+    let of_transactions = figure.families() == [FamilyName::Transactions];
     if of_transactions
         && figure.has_rates()
         && !protocols.iter().any(|protocol| protocol == "mvtso")
@@ -201,7 +202,7 @@ fn figures_of_goodput_show_the_papers_numbers_beside_ours() {
 
 #[test]
 fn figures_of_registers_show_latencies_of_every_kind() {
-    for figure in figures().filter(|figure| figure.family() == FamilyName::Registers) {
+    for figure in figures().filter(|figure| figure.families() == [FamilyName::Registers]) {
         let folder = Folder::new(&format!("latencies-{}", figure.name));
         let mut engine = tiny(figure, &folder, 2);
         if engine.protocols.is_empty() {
@@ -217,8 +218,37 @@ fn figures_of_registers_show_latencies_of_every_kind() {
 }
 
 #[test]
+fn what_read_only_transactions_cost_is_counted_for_all_families() {
+    let folder = Folder::new("read-only");
+    let engine = tiny(figure("port-fig9").unwrap(), &folder, 2);
+    let Reproduced { text, json, .. } = reproduce(&engine, &folder);
+    assert!(text.contains("writes together"), "{text}");
+    // A mean of a protocol with the fewest writers, and with the most.
+    let means = |protocol: &str, name: &str| {
+        let all = array(&json["sweeps"]).iter().filter(|sweep| sweep["protocol"] == protocol);
+        let of_runs = all.map(|sweep| sweep["runs"][0]["means"][name].as_f64().unwrap());
+        let of_runs: Vec<f64> = of_runs.collect();
+        (of_runs[0], of_runs[of_runs.len() - 1])
+    };
+    for optimal in ["port", "eiger-port"] {
+        assert_eq!(means(optimal, "most_rounds"), (1.0, 1.0), "O: {text}");
+        assert_eq!(means(optimal, "blocked_share"), (0.0, 0.0), "N: {text}");
+        let (few, many) = means(optimal, "metadata_bytes");
+        assert!(0.95 * few < many && many < 1.05 * few, "C: {text}");
+    }
+    let waits = means("two-phase-locking-wound-wait", "blocked_share");
+    assert!(0.05 < waits.0 && waits.0 < waits.1, "{text}");
+    let rounds = means("scylla-occ", "rounds");
+    assert!(2.0 <= rounds.0 && rounds.0 < rounds.1, "{text}");
+    let bytes = means("port-seo", "metadata_bytes");
+    assert!(1.3 * bytes.0 < bytes.1, "{text}");
+    assert_eq!(means("eiger", "most_rounds").1, 3.0, "{text}");
+    assert_eq!(means("janus", "most_rounds").1, 2.0, "{text}");
+}
+
+#[test]
 fn the_same_seed_gives_the_same_files_on_any_threads_and_resumed() {
-    for name in ["morty-fig9", "gryff-fig8", "ncc-fig7a"] {
+    for name in ["morty-fig9", "gryff-fig8", "ncc-fig7a", "port-fig9"] {
         let (one, two) = (Folder::new(&format!("one-{name}")), Folder::new(&format!("two-{name}")));
         let engine = |folder: &Folder, threads| {
             let mut engine = tiny(figure(name).unwrap(), folder, threads);

@@ -17,6 +17,7 @@ use crate::network::Network;
 use crate::node::{Host, Job, Node, Occurrence};
 use crate::port::{ClientPort, Time};
 use crate::reach::Place;
+use crate::statistics::Traffic;
 use crate::store::SimulatedStore;
 use crate::world::{Event, Kind, World};
 use crate::{Configuration, Fault, FaultId, Interceptor, Plan, Reach, Scheduled, Statistics};
@@ -246,6 +247,12 @@ impl<P: Protocol> Cluster<P> {
     pub fn spawn(&mut self, client: usize, task: impl Future<Output = ()> + Send + 'static) {
         assert!(client < self.clients.len(), "there is no client {client}");
         self.executor.spawn(client, task);
+    }
+
+    /// Counts what a client sends and is sent from now on. Its tasks can look at the numbers.
+    pub fn count_traffic(&mut self, client: usize) -> Arc<Traffic> {
+        let number = (self.configuration.all_replicas() + client) as u32;
+        self.world.counted.entry(number).or_default().clone()
     }
 
     /// Passes all outputs of replicas to `observer`.

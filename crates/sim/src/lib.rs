@@ -45,6 +45,6 @@ pub use cluster::{Cluster, Observer, Stalled, Watcher};
 pub use configuration::{Clocks, Configuration, CostModel, Disk, Initial, NetworkFaults};
 pub use fault::{Fault, FaultId, Scheduled};
 pub use reach::{Reach, Side};
-pub use statistics::{Load, Messages, Statistics};
+pub use statistics::{Load, Messages, Statistics, Traffic};
 pub use swarm::{Plan, Swarm};
 pub use world::{Fate, Interceptor, Passing};

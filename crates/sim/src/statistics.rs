@@ -3,6 +3,9 @@
 use core::iter::Sum;
 use core::ops::{Add, AddAssign, Sub};
 use core::time::Duration;
+use std::sync::{Mutex, PoisonError};
+
+use serried_actor::Timestamp;
 
 /// Numbers of messages, by kind of sender and receiver. A broadcast counts once per receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -116,4 +119,46 @@ pub struct Statistics {
     pub client_busy: Duration,
     /// The greatest number of events that ever waited for a core at one node.
     pub longest_queue: usize,
+}
+
+/// What one client has sent and was sent: see [`crate::Cluster::count_traffic`].
+#[derive(Debug, Default)]
+pub struct Traffic(Mutex<Counted>);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    /// The moments at which the client has sent something.
+    moments: u64,
+    last: Option<Timestamp>,
+    bytes: u64,
+}
+
+impl Traffic {
+    pub(crate) fn sends(&self, now: Timestamp, length: u32) {
+        let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        counted.moments += u64::from(counted.last != Some(now));
+        counted.last = Some(now);
+        counted.bytes += u64::from(length);
+    }
+
+    pub(crate) fn is_sent(&self, length: u32) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).bytes += u64::from(length);
+    }
+
+    fn counted(&self) -> Counted {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many rounds of messages the client has sent before `now`, the present moment. What it sends at the same moment
+    /// is one round. That may be wrong if clients need time to compute.
+    pub fn rounds_before(&self, now: Timestamp) -> u64 {
+        let counted = self.counted();
+        counted.moments - u64::from(counted.last == Some(now))
+    }
+
+    /// The bytes of all messages that the client has sent or was sent, delivered or not. Zero if messages are not
+    /// encoded: see [`Statistics::bytes`].
+    pub fn bytes(&self) -> u64 {
+        self.counted().bytes
+    }
 }

@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serried_actor::{Timestamp, Wire};
 use serried_model::NodeId;
@@ -10,7 +11,7 @@ use crate::disk::Receivers;
 use crate::hash::Hash;
 use crate::network::Network;
 use crate::scheduler::Scheduler;
-use crate::statistics::Messages;
+use crate::statistics::{Messages, Traffic};
 use crate::timers::Setting;
 
 /// A message as it leaves its sender.
@@ -115,6 +116,8 @@ pub(crate) struct World<M> {
     pub(crate) measures: bool,
     /// Clients that die, and after how many more messages.
     pub(crate) doomed: BTreeMap<u32, u64>,
+    /// Clients whose messages are counted.
+    pub(crate) counted: BTreeMap<u32, Arc<Traffic>>,
     scratch: Vec<u8>,
 }
 
@@ -147,6 +150,7 @@ impl<M: Wire> World<M> {
             hash_contents: false,
             measures: false,
             doomed: BTreeMap::new(),
+            counted: BTreeMap::new(),
             scratch: Vec::new(),
         }
     }
@@ -214,6 +218,10 @@ impl<M: Wire> World<M> {
         }
         self.counts.messages.count(from < self.replicas, to < self.replicas);
         self.counts.bytes += u64::from(length);
+        if !self.counted.is_empty() {
+            self.counted.get(&from).inspect(|client| client.sends(self.now, length));
+            self.counted.get(&to).inspect(|client| client.is_sent(length));
+        }
         let mut held_up = Duration::ZERO;
         if self.interceptor.is_some() {
             match self.intercept(from, receiver, &message) {

@@ -118,12 +118,13 @@ impl Reproduce {
 
     /// Checks that all protocols that are asked for are of the figure's family and have its operations.
     fn check_protocols(&self, figure: &Figure) -> anyhow::Result<()> {
-        let wanted = figure.family();
+        let wanted = figure.families();
         for protocol in self.protocol.iter().flatten() {
             let family = serried_protocols::info(protocol).map(|info| info.family);
-            let Some(family) = family.filter(|family| *family != wanted) else { continue };
-            let choices = serried_protocols::of(wanted).map(|protocol| protocol.name);
-            let choices = choices.collect::<Vec<_>>().join(", ");
+            let Some(family) = family.filter(|family| !wanted.contains(family)) else { continue };
+            let choices = wanted.iter().flat_map(|family| serried_protocols::of(*family));
+            let choices = choices.map(|protocol| protocol.name).collect::<Vec<_>>().join(", ");
+            let wanted = wanted.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
             let figure = &self.figure;
             let wrong = format!(
                 "`{figure}` is a figure of {wanted}, and `{protocol}` has {family}: choose of {choices}"

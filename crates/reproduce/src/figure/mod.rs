@@ -6,8 +6,8 @@ mod shown;
 use serried_model::FamilyName;
 
 pub(crate) use set_up::{
-    Calls, Districts, Groups, Layout, Load, Open, Panel, Parameter, Servers, Swept, System,
-    Transactions, Warehouses, Work,
+    Calls, Contended, Districts, Groups, Layout, Load, Open, Panel, Parameter, Servers, Swept,
+    System, Transactions, Warehouses, Work,
 };
 pub(crate) use shown::{Latency, Plot, Statistic, plural};
 
@@ -93,13 +93,16 @@ impl Figure {
         format!("{what}{number} of {} ({} §{section})", paper.name, paper.number)
     }
 
-    /// The family of its keyspaces.
-    pub fn family(&self) -> FamilyName {
+    /// The families of its keyspaces.
+    pub fn families(&self) -> &'static [FamilyName] {
         match self.work {
-            Work::Transactions(_) => FamilyName::Transactions,
-            Work::Registers { .. } => FamilyName::Registers,
-            Work::Procedures(_) => FamilyName::Procedures,
-            Work::Snapshots(_) => FamilyName::Snapshots,
+            Work::Transactions(_) => &[FamilyName::Transactions],
+            Work::Registers { .. } => &[FamilyName::Registers],
+            Work::Procedures(_) => &[FamilyName::Procedures],
+            Work::Snapshots(_) => &[FamilyName::Snapshots],
+            Work::ReadOnly(_) => {
+                &[FamilyName::Snapshots, FamilyName::Transactions, FamilyName::Procedures]
+            }
         }
     }
 
@@ -116,7 +119,10 @@ impl Figure {
     /// Whether its clients do read-modify-writes on registers.
     pub fn modifies(&self) -> bool {
         match self.work {
-            Work::Transactions(_) | Work::Procedures(_) | Work::Snapshots(_) => false,
+            Work::Transactions(_)
+            | Work::Procedures(_)
+            | Work::Snapshots(_)
+            | Work::ReadOnly(_) => false,
             Work::Registers { shares, .. } => 1.0 - shares.reads - shares.writes > 1e-9,
         }
     }
@@ -131,7 +137,7 @@ impl Figure {
     /// The unit of throughput.
     pub(crate) fn per_s(&self) -> &'static str {
         match self.work {
-            Work::Transactions(_) => "txn/s",
+            Work::Transactions(_) | Work::ReadOnly(_) => "txn/s",
             Work::Registers { .. } => "op/s",
             Work::Procedures(_) => "call/s",
             Work::Snapshots(_) => "req/s",
@@ -166,10 +172,12 @@ impl Figure {
     /// Whether its places are numbers of things, such as servers.
     pub fn has_whole_places(&self) -> bool {
         self.swept.is_some_and(|swept| {
-            use Parameter::{ClientsPerServer, Cores, CountersPerCall, Servers, SubRequests};
+            use Parameter::{
+                ClientsPerServer, Cores, CountersPerCall, Servers, SubRequests, Writers,
+            };
             matches!(
                 swept.parameter,
-                Cores | SubRequests | Servers | ClientsPerServer | CountersPerCall
+                Cores | SubRequests | Servers | ClientsPerServer | CountersPerCall | Writers
             )
         })
     }

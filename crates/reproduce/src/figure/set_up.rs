@@ -19,6 +19,8 @@ pub(crate) enum Work {
     Procedures(Calls),
     /// Read-only transactions and groups of writes.
     Snapshots(Groups),
+    /// Read-only transactions that contend with writes, under protocols of all families that have some.
+    ReadOnly(Contended),
 }
 
 /// A workload of snapshots.
@@ -31,6 +33,16 @@ pub(crate) struct Groups {
     pub(crate) theta: f64,
     /// The share of requests that write, unless a panel or a place has another.
     pub(crate) writes: f64,
+}
+
+/// A few keys that some clients only read, and others only write.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Contended {
+    pub(crate) keys: u64,
+    /// How many keys a transaction reads.
+    pub(crate) read: usize,
+    /// How many keys are written at once.
+    pub(crate) written: usize,
 }
 
 /// A workload of procedures.
@@ -147,6 +159,8 @@ pub(crate) enum Parameter {
     Servers,
     /// Clients for each server.
     ClientsPerServer,
+    /// Clients that only write.
+    Writers,
     /// How many counters a call increments.
     CountersPerCall,
     /// How long making a log durable takes, in milliseconds.

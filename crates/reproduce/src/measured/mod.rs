@@ -1,6 +1,7 @@
 //! The result of one run.
 
 mod procedures;
+mod read_only;
 mod registers;
 mod snapshots;
 mod transactions;
@@ -10,6 +11,7 @@ use core::fmt;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use procedures::CallsMeasured;
+pub(crate) use read_only::ReadOnlyMeasured;
 pub(crate) use registers::{KindMeasured, REQUEST, RegistersMeasured, quantiles};
 pub(crate) use snapshots::SnapshotsMeasured;
 pub(crate) use transactions::{OfKind, OpenMeasured, TransactionsMeasured};
@@ -25,6 +27,7 @@ pub struct Measured(pub(crate) OfFamily);
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum OfFamily {
+    ReadOnly(ReadOnlyMeasured),
     Transactions(TransactionsMeasured),
     Snapshots(SnapshotsMeasured),
     Registers(RegistersMeasured),
@@ -63,6 +66,7 @@ trait Run: fmt::Display {
 impl Measured {
     fn run(&self) -> &dyn Run {
         match &self.0 {
+            OfFamily::ReadOnly(run) => run,
             OfFamily::Transactions(run) => run,
             OfFamily::Snapshots(run) => run,
             OfFamily::Registers(run) => run,
@@ -114,11 +118,28 @@ impl Measured {
         }
     }
 
+    /// The result, if it is one of read-only transactions under any protocol.
+    pub(crate) fn read_only(&self) -> Option<&ReadOnlyMeasured> {
+        match &self.0 {
+            OfFamily::ReadOnly(run) => Some(run),
+            _ => None,
+        }
+    }
+
+    /// A mean of this name, if the run has one.
+    pub(crate) fn mean(&self, name: &str) -> Option<f64> {
+        match &self.0 {
+            OfFamily::ReadOnly(run) => run.means.get(name).copied(),
+            OfFamily::Snapshots(run) => run.means.get(name).copied(),
+            _ => None,
+        }
+    }
+
     /// What took effect, per attempt. `None` for registers, which have no attempts.
     pub(crate) fn commit_rate(&self) -> Option<f64> {
         match &self.0 {
             OfFamily::Transactions(run) => Some(run.commit_rate),
-            OfFamily::Registers(_) | OfFamily::Snapshots(_) => None,
+            OfFamily::Registers(_) | OfFamily::Snapshots(_) | OfFamily::ReadOnly(_) => None,
             OfFamily::Procedures(run) => Some(run.commit_rate),
         }
     }
@@ -135,7 +156,7 @@ impl Measured {
     pub(crate) fn open(&self) -> Option<&OpenMeasured> {
         match &self.0 {
             OfFamily::Transactions(run) => run.open.as_ref(),
-            OfFamily::Registers(_) | OfFamily::Snapshots(_) => None,
+            OfFamily::Registers(_) | OfFamily::Snapshots(_) | OfFamily::ReadOnly(_) => None,
             OfFamily::Procedures(run) => run.open.as_ref(),
         }
     }

@@ -59,9 +59,14 @@ mod tests {
                     let is_long = few && figure.name == "rococo-fig15";
                     assert!(here || is_long, "{}: {:?} is not run", figure.name, claim.x);
                 }
-                // The greatest number of all places is a latency, or the peak of a system.
-                let is_greatest =
-                    matches!(claim.of, Quantity::Latency(_) | Quantity::HighestThroughput);
+                // The greatest number of all places is a latency, the peak of a system, or what happens at worst.
+                let is_greatest = matches!(
+                    claim.of,
+                    Quantity::Latency(_)
+                        | Quantity::HighestThroughput
+                        | Quantity::MostRounds
+                        | Quantity::Blocked
+                );
                 assert!(claim.x.is_some() || figure.swept.is_none() || is_greatest);
                 assert!(is_system(claim.protocol), "{}", claim.protocol);
                 assert!(claim.against.other().is_none_or(is_system), "{:?}", claim.against);

@@ -3,6 +3,7 @@
 mod deaths;
 
 mod procedures;
+mod read_only;
 mod registers;
 mod snapshots;
 mod stretch;
@@ -14,6 +15,7 @@ use serde::Serialize;
 
 pub(crate) use deaths::SLOT;
 use procedures::CallPoint;
+use read_only::ReadOnlyPoint;
 use registers::RegisterPoint;
 use snapshots::SnapshotPoint;
 use transactions::TransactionPoint;
@@ -30,6 +32,7 @@ pub(crate) enum Point {
     Registers(RegisterPoint),
     Procedures(CallPoint),
     Snapshots(SnapshotPoint),
+    ReadOnly(ReadOnlyPoint),
 }
 
 /// The setting that a point is made from.
@@ -65,6 +68,7 @@ impl Point {
             }
             Work::Procedures(work) => Point::Procedures(CallPoint::new(setting, work, demand)),
             Work::Snapshots(work) => Point::Snapshots(SnapshotPoint::new(setting, work, demand)),
+            Work::ReadOnly(work) => Point::ReadOnly(ReadOnlyPoint::new(setting, work)),
         }
     }
 
@@ -75,6 +79,7 @@ impl Point {
             Point::Registers(point) => point.file(),
             Point::Procedures(point) => point.file(),
             Point::Snapshots(point) => point.file(),
+            Point::ReadOnly(point) => point.file(),
         }
     }
 
@@ -85,6 +90,7 @@ impl Point {
             Point::Registers(point) => Ok(Measured(OfFamily::Registers(point.run()?))),
             Point::Procedures(point) => Ok(Measured(OfFamily::Procedures(point.run()?))),
             Point::Snapshots(point) => Ok(Measured(OfFamily::Snapshots(point.run()?))),
+            Point::ReadOnly(point) => Ok(Measured(OfFamily::ReadOnly(point.run()?))),
         }
     }
 }

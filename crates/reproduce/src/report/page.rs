@@ -75,6 +75,7 @@ impl Parameter {
             Parameter::SubRequests => "sub-requests",
             Parameter::Servers => "servers",
             Parameter::ClientsPerServer => "clients/server",
+            Parameter::Writers => "writers",
             Parameter::CountersPerCall => "counters",
             Parameter::FlushMs => "log flush ms",
             Parameter::FreshnessMs => "freshness ms",
@@ -92,6 +93,7 @@ impl Parameter {
             Parameter::SubRequests => "sub-requests",
             Parameter::Servers => "servers",
             Parameter::ClientsPerServer => "clients per server",
+            Parameter::Writers => "clients that only write",
             Parameter::CountersPerCall => "counters per call",
             Parameter::FlushMs => "time to make a log durable, ms",
             Parameter::FreshnessMs => "how far sessions stay behind, ms",
@@ -137,7 +139,10 @@ fn set_up(findings: &Findings) -> String {
                 open.most_open
             )
         }
-        _ if figure.family() == FamilyName::Procedures => "clients in closed loops".to_string(),
+        (_, _) if matches!(figure.work, Work::ReadOnly(_)) => {
+            "4 clients that read, and others that write".to_string()
+        }
+        _ if figure.families() == [FamilyName::Procedures] => "clients in closed loops".to_string(),
         _ => "clients at each site in closed loops".to_string(),
     };
     let (requests, done) = match figure.work {
@@ -148,6 +153,7 @@ fn set_up(findings: &Findings) -> String {
         Work::Registers { .. } => ("thrifty messages".to_string(), "operations"),
         Work::Procedures(work) => (of_calls(work, effort), "calls"),
         Work::Snapshots(work) => (format!("{} keys", effort.size.unwrap_or(work.size)), "requests"),
+        Work::ReadOnly(work) => (format!("{} keys", effort.size.unwrap_or(work.keys)), "reads"),
     };
     format!(
         "Simulated in {}: {partitions} of {replicas} with {cores}, {clients}, {requests}. Each run warms up for \
@@ -157,7 +163,10 @@ fn set_up(findings: &Findings) -> String {
         effort.measured_s,
         figure.most_operations(effort),
         at_places(findings),
-        costs(findings.costs),
+        match figure.work {
+            Work::ReadOnly(_) => "Computing takes no time.".to_string(),
+            _ => costs(findings.costs),
+        },
         findings.seed
     )
 }

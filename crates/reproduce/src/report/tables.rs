@@ -4,6 +4,7 @@ use super::page::Section;
 use super::text::{Table, number, thousands};
 use crate::figure::Statistic;
 use crate::findings::{Finding, at};
+use crate::measured::ReadOnlyMeasured;
 use crate::sweep::{Place, Sweep};
 use crate::{Findings, Measured};
 
@@ -126,7 +127,9 @@ impl Findings {
         let latency = |statistic| number(run.latency_ms(kind, statistic), 2);
         let quantile = |quantile| latency(Statistic::Quantile(quantile));
         let stale = || run.snapshots()?.staleness.as_ref();
-        let mean = |name: &str| run.snapshots()?.means.get(name).copied();
+        let mean = |name: &str| run.mean(name);
+        let read_only =
+            |of: &dyn Fn(&ReadOnlyMeasured) -> String| run.read_only().map_or("-".to_string(), of);
         let mut row = self.place(sweep.label, sweep.x);
         row.extend([
             cell("protocol", sweep.protocol.clone()),
@@ -141,8 +144,11 @@ impl Findings {
             cell("stale p90 ms", number(stale().map(|s| s.stale_us_p90 as f64 / 1e3), 1)),
             cell("stale p99 ms", number(stale().map(|s| s.stale_us_p99 as f64 / 1e3), 1)),
             cell("rounds", number(mean("rounds"), 2)),
+            cell("most rounds", number(mean("most_rounds"), 0)),
             cell("blocked %", percent(mean("blocked_share"))),
             cell("metadata B", number(mean("metadata_bytes"), 1)),
+            cell("guarantee", read_only(&|run| run.guarantee.clone())),
+            cell("writes together", read_only(&|run| yes_or_no(run.write_transactions))),
             cell("omitted %", percent(mean("omitted_share"))),
             cell("mean ms", latency(Statistic::Mean)),
             cell("p50 ms", quantile(0.5)),
@@ -157,6 +163,10 @@ impl Findings {
         ]);
         row
     }
+}
+
+fn yes_or_no(is_so: bool) -> String {
+    if is_so { "yes" } else { "no" }.to_string()
 }
 
 /// A share in percent.

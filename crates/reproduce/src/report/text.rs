@@ -47,7 +47,7 @@ pub fn table(findings: &Findings) -> String {
 
 /// Whether a column of this name holds words.
 pub(super) fn is_text(header: &str) -> bool {
-    ["panel", "protocol", "operation", "what"].contains(&header)
+    ["panel", "protocol", "operation", "what", "guarantee", "writes together"].contains(&header)
 }
 
 fn align(table: &Table) -> String {
