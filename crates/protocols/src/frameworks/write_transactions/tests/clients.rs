@@ -85,3 +85,63 @@ fn a_transaction_that_is_undone_is_begun_again_unless_it_has_a_token() {
         }
     }
 }
+
+/// A client reads a key of each of these partitions for some time, while the answers of the second one say that its site
+/// was rebuilt so often. Returns how many requests the client has sent, and the values, if it has found any.
+fn read_beside(
+    era: u32,
+    partitions: &[u16],
+    net: &mut Net,
+) -> (usize, Option<Vec<Option<String>>>) {
+    let keys = partitions.iter().map(|partition| key(*partition, 0)).collect();
+    net.operate(0, 9, Operation::Read { keys, at: None, own: Own::default() });
+    let (mut requests, mut values) = (0, None);
+    for _ in 0..100 {
+        while let Some(mut envelope) = net.network.pop_front() {
+            requests += usize::from(matches!(envelope.2, Message::Request { .. }));
+            assert!(requests < 1000, "it does not wait between two requests");
+            if let Message::Reply { answer, .. } = &mut envelope.2
+                && envelope.0.partition() == 1
+                && let Answer::Values { clock, .. } | Answer::Clock(clock) = answer
+            {
+                clock.era = era;
+            }
+            net.deliver(envelope);
+        }
+        for (_, (_, output)) in net.outputs.drain(..) {
+            if let Output::Outcome(Outcome::Read(Read { found, .. })) = output {
+                let all = found.iter().map(|(value, _)| value.as_ref().map(Value::to_string));
+                values = Some(all.collect());
+            }
+        }
+        net.wait(Duration::from_millis(1));
+        net.ids().into_iter().for_each(|id| net.fire_due(id));
+        net.fire_due_clients();
+    }
+    (requests, values)
+}
+
+#[test]
+fn a_reader_asks_again_with_pauses_while_leaders_are_of_different_eras() {
+    let mut net = net(1);
+    operate_write(&mut net, 1, None);
+    outcome(&mut net);
+    // It hears of another era, and then reads where nobody has heard of it.
+    let (requests, values) = read_beside(1, &[1], &mut net);
+    assert!(requests < 10 && values == Some(vec![some("b")]), "{requests}, {values:?}");
+    let (requests, values) = read_beside(1, &[0], &mut net);
+    assert!((3..100).contains(&requests) && values.is_none(), "{requests}, {values:?}");
+}
+
+#[test]
+fn an_era_that_no_site_can_have_reached_is_refused() {
+    let mut net = net(1);
+    operate_write(&mut net, 1, None);
+    outcome(&mut net);
+    net.forged = true;
+    assert_eq!(read_beside(u32::MAX, &[0, 1], &mut net).1, None);
+    // A leader that says the truth is believed.
+    net.operate(0, 9, Operation::GiveUp);
+    let (_, values) = read_beside(0, &[0, 1], &mut net);
+    assert_eq!(values, Some(vec![some("a"), some("b")]));
+}
