@@ -27,28 +27,28 @@ pub(crate) struct WorkloadArguments {
     #[arg(value_parser = workloads())]
     pub(crate) workload: String,
     /// How many keys, rows, counters, accounts or lists there are [default: 1000000 for retwis, ycsb-groups,
-    /// ycsb-transactions and eiger, and for f1, f1-wf and tao with or without -calls, 10 for bank and bank-calls, 8 for list-append,
-    /// list-append-calls, register and snapshot, 1 for counter, 1000 for counter-calls; for ycsb and tail-at-scale 1000
-    /// of each client's own, or 1000000 with --theta]
+    /// ycsb-transactions and eiger, and for f1, f1-wf and tao with or without -calls, 10 for bank and bank-calls, 8 for
+    /// list-append, list-append-calls, register and snapshot, 1 for counter, 1000 for counter-calls; for ycsb and
+    /// tail-at-scale 1000 of each client's own, or 1000000 with --theta]
     #[arg(long, value_parser = number(1..=MOST_KEYS))]
     pub(crate) keys: Option<u64>,
     /// The exponent of the Zipf distribution of keys, at most 10; 0 is uniform [default: 0.8 for f1, f1-wf and tao,
-    /// with or without -calls, and for eiger, 0.99 for ycsb-groups and ycsb-transactions, 0.9 for others; ycsb and tail-at-scale have
-    /// --conflicts unless it is given]
+    /// with or without -calls, and for eiger, 0.99 for ycsb-groups and ycsb-transactions, 0.9 for others; ycsb and
+    /// tail-at-scale have --conflicts unless it is given]
     #[arg(long, value_parser = number(0.0..=MOST_THETA))]
     pub(crate) theta: Option<f64>,
     /// The length of a key in bytes
     #[arg(long, default_value_t = 8, value_parser = number(8..=MOST_KEY_BYTES))]
     pub(crate) key_bytes: usize,
     /// The length of a value in bytes; for eiger that of a column, of which a value has 5 [default: 8; for f1, f1-wf
-    /// and their calls 1600 with a standard deviation of 119; for tao and tao-calls 1000 to 4000; 1000 for ycsb-groups and
-    /// ycsb-transactions, 128 for eiger]
+    /// and their calls 1600 with a standard deviation of 119; for tao and tao-calls 1000 to 4000; 1000 for ycsb-groups
+    /// and ycsb-transactions, 128 for eiger]
     #[arg(long, value_parser = number(8..=MOST_VALUE_BYTES))]
     pub(crate) value_bytes: Option<usize>,
     /// For f1, f1-wf and tao, with or without -calls: the share of transactions that write [default: 0.003, 0.3 and
-    /// 0.002]. For ycsb-transactions too [default: 0.05]. For snapshots: the share of requests that write [default: 0.05 for ycsb-groups, 0.1 for eiger, 0.5 for
-    /// snapshot]. For registers: the share of operations that write; operations that neither read nor write are
-    /// read-modify-writes. Without --reads, all others read [default: 0.495 for ycsb, 0.009 for tail-at-scale, 0.25 for
+    /// 0.002]. For ycsb-transactions too [default: 0.05]. For snapshots: the share of requests that write [default: 0.05
+    /// for ycsb-groups, 0.1 for eiger, 0.5 for snapshot]. For registers: the share of operations that write; operations
+    /// that neither read nor write are read-modify-writes. Without --reads, all others read [default: 0.495 for ycsb, 0.009 for tail-at-scale, 0.25 for
     /// register]
     #[arg(long, value_name = "SHARE")]
     pub(crate) writes: Option<f64>,

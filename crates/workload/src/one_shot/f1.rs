@@ -4,12 +4,10 @@ use rand::RngExt;
 use rand_distr::{Distribution, Normal};
 use rand_pcg::Pcg64Mcg;
 use serried_history::MicroOperation;
-use serried_model::{Key, Value};
-use serried_session::Transaction;
 
-use super::{KEYS, READ_ONLY, Shape, THETA, Table, figures, reads, write_share};
-use crate::workload::{Parameters, Plan, Run, Workload};
-use crate::{OneShot, Report, WorkloadError};
+use super::{KEYS, OnRows, Shape, THETA, Table, reads, write_share};
+use crate::WorkloadError;
+use crate::workload::{Parameters, Plan};
 
 /// How many keys a transaction has, evenly distributed.
 const TXN_KEYS: core::ops::RangeInclusive<usize> = 1..=10;
@@ -68,12 +66,14 @@ fn shape(_: u64, [_, of_version]: [&mut Pcg64Mcg; 2]) -> Shape {
     Shape { columns: COLUMNS, bytes: bytes.round() as usize }
 }
 
-impl Workload for F1 {
-    fn name(&self) -> &'static str {
+impl OnRows for F1 {
+    const WRITING: &'static str = "read-write";
+
+    fn label(&self) -> &'static str {
         self.name
     }
 
-    fn plan(&self, _: u64, random: &mut Pcg64Mcg) -> Plan {
+    fn draw(&self, random: &mut Pcg64Mcg) -> Plan {
         let writes = random.random::<f64>() < self.writes;
         let keys = self.table.popularity.draw(random.random_range(TXN_KEYS), random);
         let mut plan: Vec<MicroOperation> = reads(&keys).collect();
@@ -87,28 +87,8 @@ impl Workload for F1 {
         plan.into()
     }
 
-    fn kind(&self, plan: &Plan) -> &'static str {
-        if plan.only_reads() { READ_ONLY } else { "read-write" }
-    }
-
-    fn run<'a>(&'a self, plan: &'a Plan, transaction: Transaction, record: bool) -> Run<'a> {
-        self.table.run(plan, transaction, record)
-    }
-
-    fn one_shot(&self, plan: &Plan) -> Option<OneShot> {
-        Some(self.table.one_shot(plan))
-    }
-
-    fn initial(&self, i: u64) -> Option<(Key, Value)> {
-        self.table.initial(i)
-    }
-
-    fn initial_value(&self, key: &Key) -> Option<Value> {
-        self.table.initial_value(key)
-    }
-
-    fn figures(&self, report: &Report) -> Vec<(&'static str, f64)> {
-        figures(report)
+    fn table(&self) -> &Table {
+        &self.table
     }
 }
 
@@ -119,6 +99,7 @@ mod tests {
     use rand::SeedableRng;
 
     use super::*;
+    use crate::workload::Workload;
 
     fn plans(f1: &F1, seed: u64, count: usize) -> Vec<Plan> {
         let mut random = Pcg64Mcg::seed_from_u64(seed);

@@ -18,9 +18,13 @@ pub use ycsb::YcsbTransactions;
 use popularity::Popularity;
 use table::{Shape, Table};
 
+use rand_pcg::Pcg64Mcg;
 use serried_history::{MicroOperation, ReadResult};
+use serried_model::{Key, Value};
+use serried_session::Transaction;
 
-use crate::{KindReport, Report, WorkloadError};
+use crate::workload::{Plan, Run, Workload};
+use crate::{KindReport, OneShot, Report, WorkloadError};
 
 /// The exponent of the Zipf distribution of keys (003 Fig. 5).
 const THETA: f64 = 0.8;
@@ -28,6 +32,54 @@ const THETA: f64 = 0.8;
 const KEYS: u64 = 1_000_000;
 /// The kind of transactions that only read.
 const READ_ONLY: &str = "read-only";
+
+/// A workload of one-shot transactions on the rows of a table.
+trait OnRows: Send + Sync + 'static {
+    /// The kind of transactions that do not only read.
+    const WRITING: &'static str;
+
+    /// The workload's name.
+    fn label(&self) -> &'static str;
+
+    /// The next plan of any client: reads followed by writes that do not depend on them.
+    fn draw(&self, random: &mut Pcg64Mcg) -> Plan;
+
+    fn table(&self) -> &Table;
+}
+
+impl<W: OnRows> Workload for W {
+    fn name(&self) -> &'static str {
+        self.label()
+    }
+
+    fn plan(&self, _: u64, random: &mut Pcg64Mcg) -> Plan {
+        self.draw(random)
+    }
+
+    fn kind(&self, plan: &Plan) -> &'static str {
+        if plan.only_reads() { READ_ONLY } else { W::WRITING }
+    }
+
+    fn run<'a>(&'a self, plan: &'a Plan, transaction: Transaction, record: bool) -> Run<'a> {
+        self.table().run(plan, transaction, record)
+    }
+
+    fn one_shot(&self, plan: &Plan) -> Option<OneShot> {
+        Some(self.table().one_shot(plan))
+    }
+
+    fn initial(&self, i: u64) -> Option<(Key, Value)> {
+        self.table().initial(i)
+    }
+
+    fn initial_value(&self, key: &Key) -> Option<Value> {
+        self.table().initial_value(key)
+    }
+
+    fn figures(&self, report: &Report) -> Vec<(&'static str, f64)> {
+        figures(report)
+    }
+}
 
 /// Reads of these keys, as in a plan.
 fn reads(keys: &[u64]) -> impl Iterator<Item = MicroOperation> {

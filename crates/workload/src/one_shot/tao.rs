@@ -3,12 +3,10 @@
 use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
 use serried_history::MicroOperation;
-use serried_model::{Key, Value};
-use serried_session::Transaction;
 
-use super::{KEYS, READ_ONLY, Shape, THETA, Table, figures, reads, write_share};
-use crate::workload::{Parameters, Plan, Run, Workload};
-use crate::{OneShot, Report, WorkloadError};
+use super::{KEYS, OnRows, Shape, THETA, Table, reads, write_share};
+use crate::WorkloadError;
+use crate::workload::{Parameters, Plan};
 
 /// The greatest number of keys of a read, and of columns of a row.
 const MOST: u64 = 1000;
@@ -60,12 +58,14 @@ fn shape(key: u64, [of_key, of_version]: [&mut Pcg64Mcg; 2]) -> Shape {
     Shape { columns: columns as u16, bytes: of_version.random_range(BYTES) }
 }
 
-impl Workload for Tao {
-    fn name(&self) -> &'static str {
+impl OnRows for Tao {
+    const WRITING: &'static str = "write";
+
+    fn label(&self) -> &'static str {
         "tao"
     }
 
-    fn plan(&self, _: u64, random: &mut Pcg64Mcg) -> Plan {
+    fn draw(&self, random: &mut Pcg64Mcg) -> Plan {
         let popularity = &self.table.popularity;
         if random.random::<f64>() < self.writes {
             let key = popularity.draw(1, random)[0];
@@ -76,28 +76,8 @@ impl Workload for Tao {
         reads(&popularity.draw(count, random)).collect::<Vec<_>>().into()
     }
 
-    fn kind(&self, plan: &Plan) -> &'static str {
-        if plan.only_reads() { READ_ONLY } else { "write" }
-    }
-
-    fn run<'a>(&'a self, plan: &'a Plan, transaction: Transaction, record: bool) -> Run<'a> {
-        self.table.run(plan, transaction, record)
-    }
-
-    fn one_shot(&self, plan: &Plan) -> Option<OneShot> {
-        Some(self.table.one_shot(plan))
-    }
-
-    fn initial(&self, i: u64) -> Option<(Key, Value)> {
-        self.table.initial(i)
-    }
-
-    fn initial_value(&self, key: &Key) -> Option<Value> {
-        self.table.initial_value(key)
-    }
-
-    fn figures(&self, report: &Report) -> Vec<(&'static str, f64)> {
-        figures(report)
+    fn table(&self) -> &Table {
+        &self.table
     }
 }
 
@@ -105,7 +85,10 @@ impl Workload for Tao {
 mod tests {
     use rand::SeedableRng;
 
+    use serried_model::Value;
+
     use super::*;
+    use crate::workload::Workload;
 
     fn plans(tao: &Tao, seed: u64, count: usize) -> Vec<Plan> {
         let mut random = Pcg64Mcg::seed_from_u64(seed);

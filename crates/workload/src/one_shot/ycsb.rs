@@ -3,12 +3,10 @@
 use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
 use serried_history::MicroOperation;
-use serried_model::{Key, Value};
-use serried_session::Transaction;
 
-use super::{KEYS, READ_ONLY, Shape, Table, figures, reads, write_share};
-use crate::workload::{Parameters, Plan, Run, Workload};
-use crate::{OneShot, Report, WorkloadError};
+use super::{KEYS, OnRows, Shape, Table, reads, write_share};
+use crate::WorkloadError;
+use crate::workload::{Parameters, Plan};
 
 /// How many keys a transaction has.
 const GROUP: usize = 5;
@@ -40,12 +38,14 @@ fn shape(_: u64, _: [&mut Pcg64Mcg; 2]) -> Shape {
     Shape { columns: 10, bytes: 1000 }
 }
 
-impl Workload for YcsbTransactions {
-    fn name(&self) -> &'static str {
+impl OnRows for YcsbTransactions {
+    const WRITING: &'static str = "write";
+
+    fn label(&self) -> &'static str {
         "ycsb-transactions"
     }
 
-    fn plan(&self, _: u64, random: &mut Pcg64Mcg) -> Plan {
+    fn draw(&self, random: &mut Pcg64Mcg) -> Plan {
         let writes = random.random::<f64>() < self.writes;
         let keys = self.table.popularity.draw(GROUP, random);
         if !writes {
@@ -58,28 +58,8 @@ impl Workload for YcsbTransactions {
         keys.into_iter().map(write).collect::<Vec<_>>().into()
     }
 
-    fn kind(&self, plan: &Plan) -> &'static str {
-        if plan.only_reads() { READ_ONLY } else { "write" }
-    }
-
-    fn run<'a>(&'a self, plan: &'a Plan, transaction: Transaction, record: bool) -> Run<'a> {
-        self.table.run(plan, transaction, record)
-    }
-
-    fn one_shot(&self, plan: &Plan) -> Option<OneShot> {
-        Some(self.table.one_shot(plan))
-    }
-
-    fn initial(&self, i: u64) -> Option<(Key, Value)> {
-        self.table.initial(i)
-    }
-
-    fn initial_value(&self, key: &Key) -> Option<Value> {
-        self.table.initial_value(key)
-    }
-
-    fn figures(&self, report: &Report) -> Vec<(&'static str, f64)> {
-        figures(report)
+    fn table(&self) -> &Table {
+        &self.table
     }
 }
 
@@ -89,7 +69,9 @@ mod tests {
 
     use rand::SeedableRng;
 
+    use super::super::READ_ONLY;
     use super::*;
+    use crate::workload::Workload;
 
     #[test]
     fn a_transaction_reads_or_writes_five_records_and_the_share_of_writes_is_as_asked_for() {
