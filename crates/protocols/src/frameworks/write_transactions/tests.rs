@@ -14,6 +14,7 @@ use crate::Mutated;
 use crate::testing::{self, Envelope};
 
 mod clients;
+mod copies;
 
 type Net = testing::Net<Replica, Coordinator>;
 
