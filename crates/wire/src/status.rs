@@ -197,6 +197,7 @@ impl NodeStatus {
         let partitions = self.partitions;
         let reasons = [
             self.behind.map(|behind| behind.text(partitions)),
+            self.may_wait_for_former_data(),
             self.not_voting.map(|not_voting| not_voting.text(partitions)),
             self.alone(),
         ];
@@ -215,6 +216,15 @@ impl NodeStatus {
             none if none.is_empty() => Ok(()),
             reasons => Err(reasons),
         }
+    }
+
+    /// What stops the nodes of a site that was lost from taking up their work.
+    fn may_wait_for_former_data(&self) -> Option<String> {
+        let rejoins = self.behind.is_some_and(|behind| behind.rejoining > 0);
+        let AtSite { site, .. } = self.sites.first().filter(|_| rejoins)?;
+        Some(format!(
+            "if all disks of site {site} were lost, none of its nodes may run with its former data, or these wait for it"
+        ))
     }
 
     /// A description, if it reaches no majority.
@@ -314,6 +324,10 @@ mod tests {
         assert_eq!(at("a", 3).text(), described);
         let copying = AtSite { behind: None, without_backlog: 1, ..at("a", 3) };
         assert_eq!(copying.text(), "at site 2 of `a`, 1 of the other sites must copy all keys");
+        let behind =
+            Some(Behind { catching_up: 0, rejoining: 1, keys: 5, lasting: Duration::ZERO });
+        let rejoins = NodeStatus { behind, ..of(vec![at("a", 3)]) }.serves().unwrap_err();
+        assert!(rejoins.contains("none of its nodes may run with its former data"), "{rejoins}");
         let mixed = NodeStatus { spans_all: true, ..of(vec![at("a", 2)]) }.serves().unwrap_err();
         assert!(mixed.starts_with("reaches no majority, only 2 of 9 nodes"), "{mixed}");
     }

@@ -68,7 +68,7 @@ pub(crate) struct Reproduce {
     #[arg(long, value_name = "PER SECOND", value_delimiter = ',', value_parser = number(1.0..=MOST_PER_S))]
     rate: Option<Vec<f64>>,
     /// Places on the horizontal axis, in place of the paper's, separated by commas: for rococo-fig14 clients for each
-    /// server, for rococo-fig15 servers
+    /// server, for rococo-fig15 servers, for port-fig9 clients that write
     #[arg(long, value_name = "NUMBER", value_delimiter = ',', value_parser = number(0.0..=MOST_PLACE))]
     places: Option<Vec<f64>>,
     /// How long to measure each run, in simulated seconds

@@ -125,7 +125,7 @@ const fn of_figure_9(protocol: &'static str, of: Quantity, paper: Said) -> Claim
     Claim { panel: 0, x: None, protocol, against: Against::Nothing, of, paper, source: "Fig. 9" }
 }
 
-const HOT_KEYS: Panel = Panel { label: "hot keys", geography: None, sets: None };
+const BY_WRITERS: Panel = Panel { label: "writers", geography: None, sets: None };
 
 const VARYING: &str = "§7.3, Varying write percentage";
 const STALENESS: &str = "§7.5";
@@ -273,7 +273,7 @@ pub(super) const FIGURES: &[Figure] = &[
             places: Extent { full: &[2.0, 8.0, 32.0], quick: &[2.0, 32.0] },
             logarithmic: true,
         }),
-        panels: &[HOT_KEYS],
+        panels: &[BY_WRITERS],
         kinds: &[None],
         latency: MEAN,
         systems: OF_FIGURE_9,
@@ -304,8 +304,8 @@ pub(super) const FIGURES: &[Figure] = &[
             "In a keyspace of procedures, a read-only transaction is a call with one piece that reads the keys. In the others \
              it asks for all keys at once",
             "Ours differ from the paper's table in MVTSO, which is Morty's and does not wait for what is not committed: it reads \
-             that, and learns in a second round what has become of it. More rounds of TAPIR and ROCOCO than in the table are \
-             those of further attempts",
+             that, and learns in a second round what has become of it. TAPIR does not wait either: it aborts. More rounds of \
+             TAPIR and ROCOCO than in the table are those of further attempts",
             "A server of Eiger asks another one about pending transactions before it answers the second round. That counts \
              as a third round, as in the paper, and not as waiting",
         ],

@@ -11,6 +11,7 @@ use crate::{Findings, Measured};
 /// The explanation of marked throughputs.
 const MARK: &str = "+ throughput still rose with the most load that was run";
 const GREATEST: &str = "A place that is - stands for the greatest over all places";
+const ALL_GREATEST: &str = "Each number of ours is the greatest over all places";
 
 /// A header and the contents of a cell.
 type Cell = (String, String);
@@ -25,7 +26,9 @@ impl Findings {
         if !self.findings.is_empty() {
             let heading = "The paper's numbers and ours";
             let rows = self.findings.iter().map(|finding| self.finding(finding));
-            let note = self.figure.swept.map(|_| GREATEST);
+            let has_places = self.findings.iter().any(|finding| finding.x.is_some());
+            let note = if has_places { GREATEST } else { ALL_GREATEST };
+            let note = self.figure.swept.map(|_| note);
             sections.push(Section { heading, table: Table::new(rows), note });
         }
         if self.figure.searches() {

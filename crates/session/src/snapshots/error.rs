@@ -137,7 +137,7 @@ pub enum SnapshotError {
     )]
     ReadsAndWrites,
     /// A session can't be resumed with this token.
-    #[error("the session can't be resumed with this token: {0}; begin a new session")]
+    #[error("{}", refused(*.0))]
     BadToken(BadToken),
     /// Something was over its limit. Nothing was sent.
     #[error(transparent)]
@@ -145,6 +145,13 @@ pub enum SnapshotError {
     /// A key had no bytes. Nothing was sent.
     #[error("{}", Unfit::EmptyKey)]
     EmptyKey,
+}
+
+fn refused(token: BadToken) -> String {
+    match token {
+        BadToken::NotOffered => token.to_string(),
+        _ => format!("the session can't be resumed with this token: {token}; begin a new session"),
+    }
 }
 
 impl From<BadToken> for SnapshotError {

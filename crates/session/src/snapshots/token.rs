@@ -111,7 +111,7 @@ pub enum BadToken {
         site: u16,
     },
     /// The protocol has no version clocks.
-    #[error("the protocol of this keyspace has no version clocks, and so no tokens of sessions")]
+    #[error("sessions of this keyspace have no tokens, because its protocol has no version clocks")]
     NotOffered,
 }
 

@@ -64,7 +64,8 @@ pub(super) fn judge(node: u64, known: Option<u64>, has: Provenance) -> Result<bo
         )),
         Some(_) if !has.rejoined => Err(format!(
             "n{node} had other data before, and what it has promised with that it does not know any more: if its disk \
-             was lost, start it on an empty directory with --rejoin"
+             was lost, start it on an empty directory with --rejoin, or with --rebuild-site if a whole site of a keyspace \
+             was lost"
         )),
         // TOML has no greater number.
         _ if i64::try_from(has.incarnation).is_err() => Err(format!(

@@ -1,22 +1,45 @@
 //! Statements for keyspaces of snapshots.
 
 use serried::{
-    Key, SessionToken, SnapshotError, SnapshotKeyspace, Value, Write, WriteOutcome, WriteToken,
+    BadToken, Key, SessionToken, SnapshotError, SnapshotKeyspace, Value, Write, WriteOutcome,
+    WriteToken,
 };
 
 use crate::shell::{Printer, Running, Statements, Word};
 
-const HELP: &str = "\
-get KEY...                    read keys in one read-only transaction
-put KEY VALUE...              write a key, or several in one write transaction; also: set
-delete KEY...                 delete a key, or several in one write transaction
-token                         show the token of this session
-resume TOKEN                  continue the session with this token
-session                       begin a new session
-again TOKEN STATEMENT         try a write again whose outcome is not known; it takes effect once
-use KEYSPACE                  go to another keyspace
-keyspaces                     list them
-help, quit";
+/// The statements, with what is different from protocol to protocol.
+macro_rules! help {
+    ($writes:literal, $tokens:literal) => {
+        concat!(
+            "get KEY...                    read keys in one read-only transaction\n",
+            $writes,
+            $tokens,
+            "session                       begin a new session\n",
+            "again TOKEN STATEMENT         try a write again whose outcome is not known; it takes effect once\n",
+            "use KEYSPACE                  go to another keyspace\n",
+            "keyspaces                     list them\n",
+            "help, quit"
+        )
+    };
+}
+
+const WITHOUT_TOKENS: &str = help!(
+    "put KEY VALUE                 write a key; also: set\n\
+     delete KEY                    delete a key\n",
+    ""
+);
+const WITH_TOKENS: &str = help!(
+    "put KEY VALUE                 write a key; also: set\n\
+     delete KEY                    delete a key\n",
+    "token                         show the token of this session\n\
+     resume TOKEN                  continue the session with this token\n"
+);
+const WITH_WRITE_TRANSACTIONS: &str = help!(
+    "put KEY VALUE...              write a key, or several in one write transaction; also: set\n\
+     delete KEY...                 delete a key, or several in one write transaction\n",
+    "token                         show the token of this session\n\
+     resume TOKEN                  continue the session with this token\n"
+);
 
 /// The statements for a keyspace of snapshots.
 pub(super) struct SnapshotStatements {
@@ -45,7 +68,11 @@ fn writes(name: &str, arguments: &[Word]) -> Option<Vec<Write>> {
 
 impl Statements for SnapshotStatements {
     fn help(&self) -> &'static str {
-        HELP
+        match (self.session.has_write_transactions(), self.session.has_version_clocks()) {
+            (true, _) => WITH_WRITE_TRANSACTIONS,
+            (false, true) => WITH_TOKENS,
+            (false, false) => WITHOUT_TOKENS,
+        }
     }
 
     fn run<'a>(
@@ -95,6 +122,9 @@ impl SnapshotStatements {
                 }
             }
             ("token", []) => printer.report("token", &self.session.token()?.to_string()),
+            ("resume", [_]) if !self.session.has_version_clocks() => {
+                return Err(SnapshotError::BadToken(BadToken::NotOffered).into());
+            }
             ("resume", [token]) => {
                 let token: SessionToken = token.text().parse().map_err(SnapshotError::BadToken)?;
                 self.session = self.session.resume(token).await?;
