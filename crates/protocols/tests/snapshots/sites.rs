@@ -323,3 +323,76 @@ fn a_session_of_a_site_that_was_lost_ends_and_its_token_is_refused() {
     end_sessions_of_a_lost_site::<EigerPort>();
     end_sessions_of_a_lost_site::<Eiger>();
 }
+
+/// A site is lost. Some time later, when it is being rebuilt, the site is lost that had what its writes depend on. Returns
+/// what a new session finds at the first site at last: whether an effect is there, and how many of its causes. `None` if
+/// the site serves nobody, or was rebuilt before.
+fn lost_behind_an_effect(sites: u16, delay: Duration) -> Option<(bool, usize)> {
+    let mut cluster = Cluster::<EigerPort>::new(Configuration {
+        seed: 7,
+        sites,
+        replicas: 1,
+        partitions: PARTITIONS,
+        clients: 2 * usize::from(sites),
+        geography: Geography::named("reg").unwrap(),
+        disk: Disk { keep_records: true, ..Disk::MEMORY },
+        settings: Settings {
+            election_timeout_ms: 20,
+            site_backlog_bytes: 2_000,
+            ..Settings::default()
+        },
+        ..Configuration::default()
+    });
+    let seconds = |s: u64| Timestamp(s * 1_000_000_000);
+    // A third site can reach the first one only.
+    let cut = cluster.partition(Reach::between(Side::site(1), Side::site(2)));
+    let session = cluster.keyspace(1);
+    cluster.spawn(1, async move {
+        session.sleep_until(Timestamp(50_000_000)).await;
+        for number in 0..KEYS {
+            let value = "v".repeat(1000) + &number.to_string();
+            session.write(key(number), value).await.expect("its site is up");
+        }
+    });
+    let session = cluster.keyspace(0);
+    cluster.spawn(0, async move {
+        session.sleep_until(seconds(3)).await;
+        let causes = session.read_only((0..KEYS).map(key)).await.expect("its site is up");
+        assert!(causes.iter().all(Option::is_some), "all has come");
+        session.write(key(KEYS), "effect").await.expect("its site is up");
+    });
+    cluster.run_until(seconds(5));
+    lose_site(&mut cluster, 0);
+    cluster.run_until(cluster.now() + delay);
+    if !says(&cluster, 0, "site_rebuilding") {
+        return None;
+    }
+    lose_site(&mut cluster, 1);
+    cluster.end(cut);
+    cluster.run_until(seconds(15));
+    if says(&cluster, 0, "site_torn") || says(&cluster, 0, "site_rebuilding") {
+        return None;
+    }
+    let last = usize::from(sites);
+    let (keyspace, found) = (cluster.keyspace(last), Arc::new(Mutex::new(None)));
+    let into = found.clone();
+    cluster.spawn(last, async move {
+        let read = keyspace.read_only((0..=KEYS).map(key)).await;
+        *into.lock().unwrap() = Some(read.expect("the site is up"));
+    });
+    cluster.run_until(cluster.now() + Duration::from_secs(15));
+    let mut found = found.lock().unwrap().take()?;
+    let effect = found.pop()?;
+    Some((effect.is_some(), found.iter().flatten().count()))
+}
+
+#[test]
+fn an_effect_is_not_kept_without_its_causes_if_two_sites_are_lost_one_after_the_other() {
+    for (sites, delay_ms) in (340..=400).step_by(10).flat_map(|ms| [(2, ms), (3, ms)]) {
+        if let Some((has_effect, causes)) =
+            lost_behind_an_effect(sites, Duration::from_millis(delay_ms))
+        {
+            assert!(!has_effect || causes == KEYS as usize, "{sites}, {delay_ms}: {causes}");
+        }
+    }
+}

@@ -613,7 +613,11 @@ impl StateMachine<Replica> for Machine {
             Entry::Restored { site, next, versions, is_last, latest, needs } => {
                 self.restore(versions, position, cx);
                 if self.change_sites((chosen.slot, position)) {
-                    self.sites.restored(usize::from(*site), next, *is_last, *latest, needs);
+                    let site = usize::from(*site);
+                    self.sites.restored(site, next, *is_last, *latest, needs);
+                    if !versions.is_empty() {
+                        self.sites.depends_on(site, needs[site]);
+                    }
                 }
                 if is_new {
                     self.raise_if_rebuilt();

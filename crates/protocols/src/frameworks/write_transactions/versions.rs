@@ -20,8 +20,8 @@ const OVERHEAD: usize = 128;
 pub(super) struct Overwritten {
     /// By key, in the order of commit times.
     versions: Map<Key, VecDeque<Version>>,
-    /// Which versions there are, in the order in which they were overwritten: the commit time of the next version when
-    /// it was put here, the key, and its own commit time.
+    /// Which versions there are, in the order in which they were overwritten: the commit time of the next version with a
+    /// later stamp when it was put here, the key, and its own commit time.
     order: BTreeSet<(Versionstamp, Key, Versionstamp)>,
     bytes: usize,
     /// Versions that were overwritten at this time or before it are not all here.
@@ -51,7 +51,9 @@ impl Overwritten {
             }
             return;
         }
-        let at = versions.get(place).map_or(latest, |next| next.commit);
+        // Versions that were admitted later may have earlier stamps. They do not overwrite it.
+        let overwrites = |next: &&Version| next.stamp() > version.stamp();
+        let at = versions.range(place..).find(overwrites).map_or(latest, |next| next.commit);
         if !self.order.insert((at, key.clone(), version.commit)) {
             return;
         }
@@ -145,6 +147,24 @@ mod tests {
         assert_eq!(found(&overwritten, 4, 0, 0), None);
         assert_eq!(found(&overwritten, 6, 0, 0), Some(5));
         overwritten.expire(Versionstamp(100));
+        assert_eq!((overwritten.len(), overwritten.bytes), (0, 0));
+    }
+
+    #[test]
+    fn a_version_is_kept_until_one_with_a_later_stamp_overwrites_it() {
+        let (mut overwritten, key) = (Overwritten::default(), Key::from("a"));
+        let of_another_site =
+            |commit, stamp| Version { elsewhere: Some(Versionstamp(stamp)), ..version(commit, 0) };
+        // A transaction of this site is applied after the admission of versions with earlier stamps, and has committed
+        // before it.
+        overwritten.add(&key, version(0, 0), Versionstamp(20));
+        overwritten.add(&key, of_another_site(20, 5), Versionstamp(30));
+        overwritten.add(&key, version(10, 0), Versionstamp(40));
+        assert_eq!(found(&overwritten, 28, 0, 0), Some(10));
+        overwritten.expire(Versionstamp(25));
+        assert_eq!(found(&overwritten, 28, 0, 0), Some(10));
+        overwritten.expire(Versionstamp(41));
+        assert_eq!(found(&overwritten, 40, 0, 0), None);
         assert_eq!((overwritten.len(), overwritten.bytes), (0, 0));
     }
 

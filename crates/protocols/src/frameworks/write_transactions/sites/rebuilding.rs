@@ -42,6 +42,11 @@
 //! it serves clients again ([`Stage::Rebuilt`]) when it has admitted it at all partitions. It forgets how it came there:
 //! nobody reads as of an earlier time.
 //!
+//! If another site is lost before this one has admitted all that it had written when it sent what it had admitted of this
+//! one, then effects may be here whose causes are nowhere. So this site is torn, too. It may have sent them on. There they
+//! wait for what they depend on, and that comes only if the other site is whole again. It gets nothing from a torn site
+//! of this kind. So it is whole only after this site was lost once more, and others drop what they have not admitted of it.
+//!
 //! # Sessions
 //! What a session has seen at a site may be lost with it. So a session, and its token, has the era of its site as of when
 //! it has first seen something there. Each answer to a client has the era of its leader. A client returns nothing of a
@@ -364,7 +369,8 @@ impl Replica {
                 !sites.is_torn() && sites.restoring.iter().flatten().all(|it| it.is_done)
             }
             Stage::Whole => {
-                self.other_sites().all(|site| self.admitted_of(site) >= sites.lacks[site])
+                let has_all = |site: usize| self.admitted_of(site) >= sites.lacks[site];
+                !sites.is_torn() && self.other_sites().all(has_all)
             }
             Stage::Rebuilt => true,
         }
@@ -390,6 +396,10 @@ impl Replica {
 
     /// A site that is being rebuilt asks for what was admitted of it here.
     pub(super) fn on_restore(&mut self, site: usize, after: Option<Vec<u8>>, cx: &mut Cx<'_>) {
+        // Otherwise the other one would go on, and with it what has come from here without its causes.
+        if self.machine.sites.may_have_sent_effects() {
+            return;
+        }
         // A new leader has some of it only in memory.
         if !core::mem::replace(&mut self.exchange.rebuilding.is_stored, true) {
             self.machine.cells_mut().store_some(usize::MAX, cx.store());

@@ -52,9 +52,15 @@ pub(in super::super) struct Sites {
     pub(in super::super) restoring: Vec<Option<Restoring>>,
     /// What this site has to admit before it is rebuilt.
     pub(super) lacks: Vec<Versionstamp>,
+    /// While this site is being rebuilt: what the site's clock showed when it sent what it had admitted of this one, if it
+    /// had something. That may depend on all that it had written by then.
+    sent_at: Vec<Versionstamp>,
     /// Another site has lost its disks when it had sent only a part of what it had admitted of this one. So what is here
     /// is not whole.
     is_torn: bool,
+    /// Another site has lost its disks when it had sent what it had admitted of this one, and not yet what that depends
+    /// on. So there are perhaps effects here whose causes are nowhere.
+    lacks_causes: bool,
     /// Transactions that were requested up to this have perhaps committed before this site was rebuilt.
     pub(in super::super) rebuilt_at: Versionstamp,
     /// What the clock shows at least since this site was rebuilt.
@@ -152,7 +158,9 @@ impl Sites {
             stage: Stage::Rebuilt,
             restoring: vec![None; sites],
             lacks: vec![Versionstamp::ZERO; sites],
+            sent_at: vec![Versionstamp::ZERO; sites],
             is_torn: false,
+            lacks_causes: false,
             rebuilt_at: Versionstamp::ZERO,
             clock_from: Versionstamp::ZERO,
         }
@@ -166,6 +174,7 @@ impl Sites {
         raise_eras(&mut self.eras, eras);
         self.stage = Stage::Restoring;
         self.is_torn = false;
+        self.lacks_causes = false;
         self.rebuilt_at = self.rebuilt_at.max(latest);
         self.clock_from = self.rebuilt_at.after(CLOCK_AHEAD);
         for site in (0..self.eras.len()).filter(|site| *site != own) {
@@ -194,6 +203,11 @@ impl Sites {
         }
     }
 
+    /// Another site had admitted something of this one when its clock showed this.
+    pub(in super::super) fn depends_on(&mut self, site: usize, at: Versionstamp) {
+        self.sent_at[site] = self.sent_at[site].max(at);
+    }
+
     /// All partitions of this site have got back what they had written themselves.
     pub(in super::super) fn whole(&mut self) {
         self.stage = self.stage.max(Stage::Whole);
@@ -207,9 +221,15 @@ impl Sites {
         self.stage = Stage::Rebuilt;
     }
 
-    /// Whether another site has sent only a part of what it had admitted of this one, and can't send the rest.
+    /// Whether this site has to be rebuilt once more: another one has sent only a part of what it had admitted of this one,
+    /// or not what that depends on, and can't send the rest.
     pub(in super::super) fn is_torn(&self) -> bool {
-        self.is_torn
+        self.is_torn || self.lacks_causes
+    }
+
+    /// Whether other sites have perhaps received effects from here whose causes are nowhere.
+    pub(super) fn may_have_sent_effects(&self) -> bool {
+        self.lacks_causes && !self.lacks_own()
     }
 
     /// Whether this site is being rebuilt.
@@ -232,6 +252,11 @@ impl Sites {
             return;
         }
         let cut = self.cut[site];
+        let before =
+            self.waiting[site].front().map(|batch| Versionstamp(batch.first.0.saturating_sub(1)));
+        let admitted = before.map_or(self.received[site], |before| before.min(self.received[site]));
+        self.lacks_causes |= self.is_rebuilding() && self.sent_at[site] > admitted;
+        self.sent_at[site] = Versionstamp::ZERO;
         self.losses[site].push((era, cut));
         self.received[site] = cut;
         self.waiting[site].clear();
@@ -268,6 +293,7 @@ impl Sites {
             && batches.map(|batch| batch.needs.len()).all(|needs| needs == sites)
             && [self.waiting.len(), self.copies.len(), self.given_up.len()] == [sites; 3]
             && [self.eras.len(), self.losses.len(), self.restoring.len()] == [sites; 3]
+            && self.sent_at.len() == sites
     }
 
     /// An admission has committed.
@@ -535,6 +561,14 @@ mod tests {
         let needs = [Versionstamp(0), Versionstamp(20), Versionstamp(7)];
         sites.restored(1, b"a", false, Versionstamp(20), &needs);
         assert_eq!((sites.rebuilt_at, sites.needed[2]), (Versionstamp(20), Versionstamp(7)));
+        sites.receive(1, Versionstamp(30), batch(19, 25));
+        let mut nothing = sites.clone();
+        nothing.whole();
+        nothing.lose(1, 1, Mutated::NONE);
+        assert!(!nothing.is_torn(), "it had nothing of this site");
+        sites.depends_on(1, needs[1]);
+        let mut late = sites.clone();
+        sites.admit(&[Versionstamp(0), Versionstamp(26), Versionstamp(0)], Versionstamp(50));
         sites.lose(1, 1, Mutated::NONE);
         assert!(sites.is_torn());
         // The first partition has found before that that all have everything.
@@ -542,5 +576,18 @@ mod tests {
         assert!(sites.is_rebuilding() && !sites.lacks_own() && !sites.is_torn());
         sites.rebuilt();
         assert!(!sites.is_rebuilding() && !sites.is_torn());
+        // What the other site has sent may depend on what is not admitted.
+        late.whole();
+        let mut later = late.clone();
+        late.lose(1, 1, Mutated::NONE);
+        assert!(late.is_torn() && late.may_have_sent_effects());
+        late.whole();
+        assert!(late.is_torn(), "whoever has found that all have everything");
+        late.rebuild(0, &[2, 1, 0], Versionstamp(9));
+        assert!(!late.is_torn());
+        // It makes no difference once the site serves.
+        later.rebuilt();
+        later.lose(1, 1, Mutated::NONE);
+        assert!(!later.is_torn());
     }
 }
