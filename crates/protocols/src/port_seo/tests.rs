@@ -514,6 +514,18 @@ fn a_read_that_finds_no_common_state_asks_for_one_and_no_later_one() {
         };
         assert!(matches!(request, Request::Read { since: 0, exact: false, .. }), "{request:?}");
         let answer = Answer::Found(found);
+        if partition == 2 {
+            // Meanwhile a write of the client has ended, in the middle of a batch.
+            begin_write(&mut net, 0, 8, 1, "a");
+            let written = net.take_first(|(_, to, _)| *to == leader(0, 1));
+            let Some((to, Message::Request { number, .. })) =
+                written.map(|(_, to, message)| (to, message))
+            else {
+                panic!("it is sent to the sequencer")
+            };
+            let answer = Answer::Written { number: 95 };
+            net.deliver((to, client, Message::Reply { number, answer }));
+        }
         net.deliver((to, client, Message::Reply { number, answer }));
     }
     let is_second = |(_, _, message): &(NodeId, NodeId, Message)| {

@@ -339,3 +339,24 @@ fn a_token_that_names_an_era_its_site_has_not_reached_is_of_the_future() {
         assert_eq!((is_future, error.is_none()), (!is_good, is_good));
     }
 }
+
+#[test]
+fn a_session_is_of_the_era_of_what_it_may_have_written_and_of_the_site_that_it_moves_to() {
+    let (script, session) = Script::offering(Offers { sites: true, ..EIGER });
+    let mut writing = Box::pin(session.write("x", "1"));
+    assert!(poll(&mut writing).is_pending());
+    script.tell_last(Output::Began(WriteToken::OfSession(stamp(1), 7)));
+    script.tell_last(Output::Era(2));
+    script.tell_last(Output::Outcome(Outcome::Unknown));
+    let error = ready(&mut writing).unwrap_err();
+    assert!(matches!(error, SnapshotError::Unknown { .. }), "{error}");
+    let token = session.token().unwrap();
+    assert_eq!(token.era, Some(2), "it may have taken effect");
+    let (script, other) = Script::offering(Offers { sites: true, ..EIGER });
+    let mut moving = Box::pin(other.resume(SessionToken { site: 1, ..token }));
+    assert!(poll(&mut moving).is_pending());
+    script.tell_last(Output::Era(3));
+    script.tell_last(Output::Outcome(Outcome::Clocks(vec![(0, stamp(5))])));
+    let moved = ready(&mut moving).unwrap();
+    assert_eq!(moved.token().unwrap().era, Some(3), "that of its new site");
+}

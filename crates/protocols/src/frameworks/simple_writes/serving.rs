@@ -242,6 +242,35 @@ mod tests {
     }
 
     #[test]
+    fn versions_outlive_the_states_that_are_read_and_the_time_that_is_set() {
+        let ms = Duration::from_millis;
+        let usual = Settings::default();
+        let long = Settings { history_ms: 500, ..usual };
+        for (settings, age, is_kept) in
+            [(usual, Some(ms(300)), true), (usual, None, false), (long, None, true)]
+        {
+            let mut now = Timestamp(1_000_000);
+            let (begun_at, written) = (Versionstamp(100), Versionstamp::ZERO);
+            let mut serving =
+                Serving::<Versionstamp>::new(begun_at, written, now, &settings, Mutated::NONE);
+            let (bound, key) = (Versionstamp(u64::MAX >> 1), Key::from("x"));
+            for _ in 0..3 {
+                now = now + KEPT_FOR;
+                serving.expire(now);
+                let at = age.map(|age| serving.clock.now(now).before(age));
+                assert!(at.is_none_or(|at| serving.promote(at, bound, now)));
+            }
+            let stamp = serving.stamp(Versionstamp::ZERO, 0, now);
+            serving.begin(&key, stamp, now);
+            let place = serving.place(stamp, bound, now);
+            let before = Latest { value: None, stamp: begun_at, place: begun_at };
+            serving.applied(&key, place, Some(before));
+            serving.expire(now + ms(400));
+            assert_eq!(serving.overwritten() == 1, is_kept, "{age:?}");
+        }
+    }
+
+    #[test]
     fn what_is_applied_late_is_placed_below_the_bound_and_shown() {
         let settings = Settings::default();
         let (at, ahead) = (Timestamp(1_000_000), ahead(&settings));

@@ -42,6 +42,7 @@ impl Known {
             self.era = clock.era;
             self.clocks.clear();
         }
+        self.refreshing.remove(&partition);
         if clock.era < self.era {
             return;
         }
@@ -49,7 +50,6 @@ impl Known {
         known.shown = known.shown.max(clock.shown);
         known.safe = known.safe.max(clock.safe);
         *at = now;
-        self.refreshing.remove(&partition);
         if self.estimate(now) <= clock.shown {
             self.latest = Some((clock.shown, now));
         }

@@ -145,3 +145,36 @@ fn an_era_that_no_site_can_have_reached_is_refused() {
     let (_, values) = read_beside(0, &[0, 1], &mut net);
     assert_eq!(values, Some(vec![some("a"), some("b")]));
 }
+
+#[test]
+fn answers_of_different_eras_are_not_put_together() {
+    let mut net = net(1);
+    operate_write(&mut net, 1, None);
+    outcome(&mut net);
+    let (requests, values) = read_beside(1, &[0, 1], &mut net);
+    assert!(requests > 3 && values.is_none(), "{requests}, {values:?}");
+}
+
+#[test]
+fn a_write_that_has_committed_before_its_site_was_rebuilt_is_not_refused() {
+    let mut net = net(1);
+    let writes = vec![write(key(0, 0), "a"), write(key(1, 0), "b")];
+    let (at, token) = (None, None);
+    net.operate(0, 1, Operation::Write { writes, at, session: SESSION, era: Some(0), token });
+    let mut rebuilt = false;
+    let mut outcomes = Vec::new();
+    for _ in 0..100 {
+        while let Some(mut envelope) = net.network.pop_front() {
+            if let Message::Reply { answer: Answer::Committed { clock, .. }, .. } = &mut envelope.2
+            {
+                // The second answer is of a later era.
+                clock.era = u32::from(core::mem::replace(&mut rebuilt, true));
+            }
+            net.deliver(envelope);
+        }
+        outcomes.extend(net.outputs.drain(..).map(|(_, (_, output))| output));
+        net.wait(Duration::from_millis(1));
+        net.ids().into_iter().for_each(|id| net.fire_due(id));
+    }
+    assert!(rebuilt && matches!(outcomes.last(), Some(Output::Outcome(Outcome::Written(_)))));
+}
