@@ -20,14 +20,23 @@ fn key(number: u64) -> Key {
     Key::from(number.to_be_bytes())
 }
 
-/// Three sites of one replica for each partition, 10 ms apart, with a client at each, and one that reads last.
+/// Three sites with a client at each, and one that reads last.
 fn cluster<P: Protocol<Family = Snapshots>>(site_backlog_bytes: u64) -> Cluster<P> {
+    cluster_of(SITES, 2, site_backlog_bytes)
+}
+
+/// Sites of one replica for each partition, 10 ms apart, with so many clients each.
+fn cluster_of<P: Protocol<Family = Snapshots>>(
+    sites: u16,
+    clients: usize,
+    site_backlog_bytes: u64,
+) -> Cluster<P> {
     Cluster::new(Configuration {
         seed: 7,
-        sites: SITES,
+        sites,
         replicas: 1,
         partitions: PARTITIONS,
-        clients: 2 * usize::from(SITES),
+        clients: clients * usize::from(sites),
         geography: Geography::named("reg").unwrap(),
         disk: Disk { keep_records: true, ..Disk::MEMORY },
         settings: Settings { election_timeout_ms: 20, site_backlog_bytes, ..Settings::default() },
@@ -213,34 +222,24 @@ fn lose_site<P: Protocol<Family = Snapshots>>(cluster: &mut Cluster<P>, site: u1
     cluster.end(lost);
 }
 
-#[test]
-fn a_site_that_is_torn_serves_nobody_until_it_is_rebuilt_once_more() {
-    let configuration = Configuration {
-        seed: 7,
-        sites: SITES,
-        replicas: 1,
-        partitions: PARTITIONS,
-        clients: 4 * usize::from(SITES),
-        geography: Geography::named("reg").unwrap(),
-        disk: Disk { keep_records: true, ..Disk::MEMORY },
-        // Parts of copies are small.
-        settings: Settings {
-            election_timeout_ms: 20,
-            site_backlog_bytes: 2_000,
-            ..Settings::default()
-        },
-        ..Configuration::default()
-    };
-    let mut cluster = Cluster::<EigerPort>::new(configuration);
-    let seconds = |s: u64| Timestamp(s * 1_000_000_000);
-    let session = cluster.keyspace(2);
-    cluster.spawn(2, async move {
+/// A client writes long values to all keys.
+fn write_all_keys(cluster: &mut Cluster<EigerPort>, client: usize) {
+    let session = cluster.keyspace(client);
+    cluster.spawn(client, async move {
         session.sleep_until(Timestamp(50_000_000)).await;
         for number in 0..KEYS {
             let value = "v".repeat(1000) + &number.to_string();
             session.write(key(number), value).await.expect("its site is up");
         }
     });
+}
+
+#[test]
+fn a_site_that_is_torn_serves_nobody_until_it_is_rebuilt_once_more() {
+    // Parts of copies are small.
+    let mut cluster = cluster_of::<EigerPort>(SITES, 4, 2_000);
+    let seconds = |s: u64| Timestamp(s * 1_000_000_000);
+    write_all_keys(&mut cluster, 2);
     cluster.run_until(seconds(3));
     lose_site(&mut cluster, 2);
     cluster.run_until(cluster.now() + Duration::from_millis(100));
@@ -328,32 +327,11 @@ fn a_session_of_a_site_that_was_lost_ends_and_its_token_is_refused() {
 /// what a new session finds at the first site at last: whether an effect is there, and how many of its causes. `None` if
 /// the site serves nobody, or was rebuilt before.
 fn lost_behind_an_effect(sites: u16, delay: Duration) -> Option<(bool, usize)> {
-    let mut cluster = Cluster::<EigerPort>::new(Configuration {
-        seed: 7,
-        sites,
-        replicas: 1,
-        partitions: PARTITIONS,
-        clients: 2 * usize::from(sites),
-        geography: Geography::named("reg").unwrap(),
-        disk: Disk { keep_records: true, ..Disk::MEMORY },
-        settings: Settings {
-            election_timeout_ms: 20,
-            site_backlog_bytes: 2_000,
-            ..Settings::default()
-        },
-        ..Configuration::default()
-    });
+    let mut cluster = cluster_of::<EigerPort>(sites, 2, 2_000);
     let seconds = |s: u64| Timestamp(s * 1_000_000_000);
     // A third site can reach the first one only.
     let cut = cluster.partition(Reach::between(Side::site(1), Side::site(2)));
-    let session = cluster.keyspace(1);
-    cluster.spawn(1, async move {
-        session.sleep_until(Timestamp(50_000_000)).await;
-        for number in 0..KEYS {
-            let value = "v".repeat(1000) + &number.to_string();
-            session.write(key(number), value).await.expect("its site is up");
-        }
-    });
+    write_all_keys(&mut cluster, 1);
     let session = cluster.keyspace(0);
     cluster.spawn(0, async move {
         session.sleep_until(seconds(3)).await;

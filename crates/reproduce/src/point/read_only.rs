@@ -115,7 +115,9 @@ trait Contender: Clone + Send + Sync + 'static {
     fn persistent(self) -> Self;
 
     /// What is done before all else.
-    fn begin(&self) -> impl Future<Output = Result<(), String>> + Send;
+    fn begin(&self) -> impl Future<Output = Result<(), String>> + Send {
+        async { Ok(()) }
+    }
 
     /// Reads cells in one transaction.
     fn read(&self, cells: Vec<u64>) -> impl Future<Output = Result<Read, String>> + Send;
@@ -125,7 +127,9 @@ trait Contender: Clone + Send + Sync + 'static {
     -> impl Future<Output = Result<(), String>> + Send;
 
     /// Whether it is possible.
-    fn writes_together(&self) -> bool;
+    fn writes_together(&self) -> bool {
+        true
+    }
 
     /// The present moment.
     fn now(&self) -> Timestamp;
@@ -150,10 +154,6 @@ impl Contender for SnapshotKeyspace {
     fn persistent(self) -> Self {
         let options = *self.options();
         self.with_options(serried_session::SnapshotOptions { deadline: DEADLINE, ..options })
-    }
-
-    async fn begin(&self) -> Result<(), String> {
-        Ok(())
     }
 
     async fn read(&self, cells: Vec<u64>) -> Result<Read, String> {
@@ -193,10 +193,6 @@ impl Contender for TransactionKeyspace {
         self.with_options(TransactOptions { deadline, attempts, backoff: BACKOFF })
     }
 
-    async fn begin(&self) -> Result<(), String> {
-        Ok(())
-    }
-
     async fn read(&self, cells: Vec<u64>) -> Result<Read, String> {
         let keys: &Vec<Key> = &cells.into_iter().map(key).collect();
         let read = self.read_only(|snapshot| async move { snapshot.get_many(keys.clone()).await });
@@ -211,10 +207,6 @@ impl Contender for TransactionKeyspace {
             Ok(())
         });
         written.await.map(drop).map_err(|error| error.to_string())
-    }
-
-    fn writes_together(&self) -> bool {
-        true
     }
 
     fn now(&self) -> Timestamp {
@@ -245,10 +237,6 @@ impl Contender for ProcedureKeyspace {
     async fn write(&self, cells: Vec<u64>, number: u64) -> Result<(), String> {
         let called = self.call("write", [list(cells), Datum::Int(number as i64)]).await;
         called.map(drop).map_err(|error| error.to_string())
-    }
-
-    fn writes_together(&self) -> bool {
-        true
     }
 
     fn now(&self) -> Timestamp {
@@ -312,7 +300,7 @@ struct Reader<K> {
     keys: u64,
     read: usize,
     random: Pcg64Mcg,
-    /// What ends between these counts.
+    /// What begins between these counts.
     from: Timestamp,
     until: Timestamp,
 }
@@ -381,9 +369,6 @@ where
             limits: Limits::default(),
             ..Configuration::default()
         });
-        let from = Timestamp(0) + Duration::from_secs_f64(point.warm_up_s);
-        let until = from + Duration::from_secs_f64(point.measured_s);
-        let (keys, written) = (point.keys, point.written);
         let begun = Arc::new(Mutex::new(None));
         let (first, tell) = (cluster.keyspace(0).persistent(), begun.clone());
         let writes_together = first.writes_together();
@@ -391,9 +376,13 @@ where
             let result = first.begin().await;
             *tell.lock().expect("nobody panics") = Some(result);
         });
-        while begun.lock().expect("nobody panics").is_none() && cluster.now() < from {
+        while begun.lock().expect("nobody panics").is_none() {
             cluster.run_until(cluster.now() + Duration::from_millis(1));
         }
+        begun.lock().expect("nobody panics").take().expect("it has begun").expect("nothing fails");
+        let from = cluster.now().max(Timestamp(0) + Duration::from_secs_f64(point.warm_up_s));
+        let until = from + Duration::from_secs_f64(point.measured_s);
+        let (keys, written) = (point.keys, point.written);
         let round_trip = geography.round_trip(0, 0);
         let tally: Arc<Mutex<Tally>> = Arc::default();
         let failed: Arc<Mutex<u64>> = Arc::default();

@@ -1,7 +1,7 @@
 //! The tables of a report.
 
 use super::page::Section;
-use super::text::{Table, number, thousands};
+use super::text::{Table, UNKNOWN, number, thousands};
 use crate::figure::Statistic;
 use crate::findings::{Finding, at};
 use crate::measured::ReadOnlyMeasured;
@@ -131,8 +131,9 @@ impl Findings {
         let quantile = |quantile| latency(Statistic::Quantile(quantile));
         let stale = || run.snapshots()?.staleness.as_ref();
         let mean = |name: &str| run.mean(name);
-        let read_only =
-            |of: &dyn Fn(&ReadOnlyMeasured) -> String| run.read_only().map_or("-".to_string(), of);
+        let read_only = |of: &dyn Fn(&ReadOnlyMeasured) -> String| {
+            run.read_only().map_or(UNKNOWN.to_string(), of)
+        };
         let mut row = self.place(sweep.label, sweep.x);
         row.extend([
             cell("protocol", sweep.protocol.clone()),

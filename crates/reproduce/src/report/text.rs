@@ -73,7 +73,7 @@ fn align(table: &Table) -> String {
 }
 
 /// The text for an unknown number.
-const UNKNOWN: &str = "-";
+pub(super) const UNKNOWN: &str = "-";
 
 /// A number with at most `decimals` decimals and no trailing zeros, or a dash.
 pub(super) fn number(number: Option<f64>, decimals: usize) -> String {

@@ -97,13 +97,17 @@ impl Overwritten {
         if at < self.complete_from {
             return None;
         }
-        let is_later = |kept: &&Kept| kept.version.place > at;
         let mut kept = self.kept(*self.last.get(key)?)?;
-        while is_later(&kept) {
-            let jumped = self.kept(kept.jump).filter(is_later);
-            kept = jumped.or_else(|| self.kept(kept.earlier))?;
+        while kept.version.place > at {
+            kept = self.towards(at, kept)?;
         }
         Some(&kept.version)
+    }
+
+    /// The next version to look at for what the key had at `at`, if this one is from later.
+    fn towards(&self, at: Versionstamp, kept: &Kept) -> Option<&Kept> {
+        let jumped = self.kept(kept.jump).filter(|jumped| jumped.version.place > at);
+        jumped.or_else(|| self.kept(kept.earlier))
     }
 
     /// How many there are.
@@ -192,9 +196,7 @@ mod tests {
         for at in (overwritten.complete_from.0..99_999).step_by(97) {
             let (mut steps, mut kept) = (0, overwritten.kept.back().expect("there are many"));
             while kept.version.place > Versionstamp(at) {
-                let jumped = overwritten.kept(kept.jump);
-                let jumped = jumped.filter(|kept| kept.version.place > Versionstamp(at));
-                kept = jumped.or_else(|| overwritten.kept(kept.earlier)).expect("it is kept");
+                kept = overwritten.towards(Versionstamp(at), kept).expect("it is kept");
                 steps += 1;
             }
             assert!(steps < 100, "{at}: {steps}");
@@ -205,8 +207,11 @@ mod tests {
     fn keys_of_which_nothing_is_kept_are_forgotten() {
         let mut overwritten = Overwritten::default();
         for at in 1..10_000 {
-            let key = Key::from(at.to_string().as_str());
-            overwritten.add(&key, version(0), Versionstamp(at));
+            let key = |at: u64| at.to_string();
+            overwritten.add(&Key::from(key(at).as_str()), version(0), Versionstamp(at));
+            if let Some(oldest) = at.checked_sub(11).filter(|oldest| *oldest > 0) {
+                assert_eq!(found(&overwritten, &key(oldest), oldest), Some(0), "it is kept");
+            }
             overwritten.expire(Versionstamp(at.saturating_sub(10)));
             assert!(overwritten.last.len() <= 2 * 12 + GONE_AT_MOST);
         }

@@ -129,9 +129,7 @@ impl Replica {
 
     /// All that has committed at a site up to this is admitted here.
     pub(super) fn admitted_of(&self, site: usize) -> Versionstamp {
-        let durable = self.durable_of(site);
-        let first = self.machine.sites.waiting[site].front();
-        first.map_or(durable, |batch| durable.min(Versionstamp(batch.first.0.saturating_sub(1))))
+        self.machine.sites.admitted_up_to(site, self.durable_of(site))
     }
 
     /// Tells the leader of the first partition what this one has, if that has changed.

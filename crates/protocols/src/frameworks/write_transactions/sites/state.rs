@@ -242,6 +242,12 @@ impl Sites {
         self.stage < Stage::Whole
     }
 
+    /// All that has committed at a site up to this is admitted, if all of it up to `received` is here.
+    pub(super) fn admitted_up_to(&self, site: usize, received: Versionstamp) -> Versionstamp {
+        let first = self.waiting[site].front();
+        first.map_or(received, |batch| received.min(Versionstamp(batch.first.0.saturating_sub(1))))
+    }
+
     /// Another site has lost its disks. What was not admitted of it by now, it does not know any more.
     pub(in super::super) fn lose(&mut self, site: usize, era: u32, mutation: Mutated<Mutation>) {
         if era <= self.eras[site] {
@@ -252,9 +258,7 @@ impl Sites {
             return;
         }
         let cut = self.cut[site];
-        let before =
-            self.waiting[site].front().map(|batch| Versionstamp(batch.first.0.saturating_sub(1)));
-        let admitted = before.map_or(self.received[site], |before| before.min(self.received[site]));
+        let admitted = self.admitted_up_to(site, self.received[site]);
         self.lacks_causes |= self.is_rebuilding() && self.sent_at[site] > admitted;
         self.sent_at[site] = Versionstamp::ZERO;
         self.losses[site].push((era, cut));
