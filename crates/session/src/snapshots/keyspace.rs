@@ -328,9 +328,10 @@ impl SnapshotKeyspace {
 
     /// Tries a write again that failed with [`SnapshotError::Unknown`], with the token of that error. It then takes
     /// effect exactly once, unless the keyspace promises nothing. It must be the same write. Any session of any client
-    /// may try it, until one was told its outcome. What this session does afterwards comes after the write. It may
-    /// come before what this session has done. [`SnapshotError::Unavailable`] then says that the write has not taken
-    /// effect and never will with this token, if the keyspace has write transactions.
+    /// may try it, until one was told its outcome, but not two at a time: one of them may be told that the write was
+    /// omitted, and the write of the other one may take effect later. What this session does afterwards comes after the
+    /// write. It may come before what this session has done. [`SnapshotError::Unavailable`] then says that the write has
+    /// not taken effect and never will with this token, if the keyspace has write transactions.
     ///
     /// # Errors
     /// [`SnapshotError::Forgotten`] if it is too late to try again, or the token is one of a keyspace with another

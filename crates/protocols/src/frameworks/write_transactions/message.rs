@@ -53,11 +53,18 @@ pub enum Message {
         answer: Answer,
     },
     /// From the leader of one partition to that of another one.
-    Peer(Peer),
+    Peer {
+        /// How often the site has been rebuilt.
+        era: u32,
+        /// What it says.
+        peer: Peer,
+    },
     /// The same, passed on by a replica that does not lead.
     PassedOn {
         /// The leader that has sent it.
         origin: NodeId,
+        /// How often the site had been rebuilt then.
+        era: u32,
         /// What it has sent.
         peer: Peer,
     },

@@ -22,9 +22,9 @@ const LOOKED_FOR_AFTER: u32 = 2;
 const FINISHED_AT_ONCE: usize = 1024;
 
 impl Replica {
-    pub(super) fn send_peer(to: NodeId, peer: Peer, cx: &mut Cx<'_>) {
+    pub(super) fn send_peer(&self, to: NodeId, peer: Peer, cx: &mut Cx<'_>) {
         // All that it says is durable.
-        cx.send_before_durable(to, Message::Peer(peer));
+        cx.send_before_durable(to, Message::Peer { era: self.era(), peer });
     }
 
     /// Tells the leader of a partition something.
@@ -35,7 +35,7 @@ impl Replica {
         }
         let other = self.group.choice(partition, self.repeated);
         let to = *self.leaders.get(&partition).unwrap_or(&other);
-        Self::send_peer(to, peer, cx);
+        self.send_peer(to, peer, cx);
     }
 
     /// A transaction is prepared here: the coordinator has another vote.
@@ -157,14 +157,14 @@ impl Replica {
                 Some(Transaction::Prepared { participants, .. })
                     if coordinator(participants, own) != own =>
                 {
-                    Self::send_peer(from, Peer::Undo(id), cx);
+                    self.send_peer(from, Peer::Undo(id), cx);
                 }
                 Some(Transaction::Prepared { .. }) => self.on_vote(id, partition, pending, cx),
                 Some(Transaction::Decided { commit, .. }) => {
-                    Self::send_peer(from, Self::decision(id, *commit), cx);
+                    self.send_peer(from, Self::decision(id, *commit), cx);
                 }
                 None if self.is_open(id) => self.on_vote(id, partition, pending, cx),
-                None if self.is_past(id) => Self::send_peer(from, Peer::Undo(id), cx),
+                None if self.is_past(id) => self.send_peer(from, Peer::Undo(id), cx),
                 None if overdue => self.refuse(id, from, peer, cx),
                 None => {
                     if self.early.len() >= QUEUED_AT_MOST {
@@ -185,14 +185,14 @@ impl Replica {
             Peer::Ask(id) => match self.machine.transactions.get(&id) {
                 Some(Transaction::Prepared { pending, .. }) => {
                     let pending = *pending;
-                    Self::send_peer(from, Peer::Vote { id, pending, overdue: false }, cx);
+                    self.send_peer(from, Peer::Vote { id, pending, overdue: false }, cx);
                 }
                 // If it has committed here, then not by whoever asks, who has not decided: a client has named other
                 // participants to this partition.
                 Some(Transaction::Decided { .. }) => {
-                    Self::send_peer(from, Peer::Refused(id), cx);
+                    self.send_peer(from, Peer::Refused(id), cx);
                 }
-                None if self.is_past(id) => Self::send_peer(from, Peer::Refused(id), cx),
+                None if self.is_past(id) => self.send_peer(from, Peer::Refused(id), cx),
                 None => self.refuse(id, from, peer, cx),
             },
             Peer::Commit(id, _) | Peer::Undo(id) => {
@@ -206,9 +206,9 @@ impl Replica {
                     // It does not coordinate it.
                     Some(Transaction::Prepared { .. }) => {}
                     Some(Transaction::Decided { .. }) => {
-                        Self::send_peer(from, Peer::Done(id), cx);
+                        self.send_peer(from, Peer::Done(id), cx);
                     }
-                    None if self.is_past(id) => Self::send_peer(from, Peer::Done(id), cx),
+                    None if self.is_past(id) => self.send_peer(from, Peer::Done(id), cx),
                     None if commit.is_none() => self.refuse(id, from, peer, cx),
                     // The vote that it commits with was given by a leader that has applied more than this one.
                     None => {}

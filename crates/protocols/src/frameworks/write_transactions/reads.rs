@@ -269,7 +269,7 @@ impl Replica {
             }
             return;
         }
-        Self::send_peer(from, Peer::Checked { number, commit }, cx);
+        self.send_peer(from, Peer::Checked { number, commit }, cx);
     }
 
     /// A coordinator has answered.

@@ -191,7 +191,7 @@ impl Replica {
     }
 
     /// How often the site has been rebuilt from others.
-    fn era(&self) -> u32 {
+    pub(super) fn era(&self) -> u32 {
         self.machine.sites.eras[usize::from(self.group.site())]
     }
 
@@ -419,7 +419,7 @@ impl Replica {
                     self.answer_decided(client, commit, cx);
                 }
                 for (from, number) in checks {
-                    Self::send_peer(from, Peer::Checked { number, commit }, cx);
+                    self.send_peer(from, Peer::Checked { number, commit }, cx);
                 }
                 if let Some(coordinator) = coordinator.filter(|c| *c != cx.id().partition()) {
                     self.tell(coordinator, Peer::Done(id), cx);
@@ -536,7 +536,7 @@ impl Replica {
     }
 
     /// A message of another partition's leader.
-    fn receive(&mut self, from: NodeId, origin: NodeId, peer: Peer, cx: &mut Cx<'_>) {
+    fn receive(&mut self, from: NodeId, origin: NodeId, (era, peer): (u32, Peer), cx: &mut Cx<'_>) {
         let is_direct = from == origin;
         let own = cx.id().partition();
         let is_sound = self.group.contains(from)
@@ -548,13 +548,17 @@ impl Replica {
         }
         if self.is_serving() {
             self.leaders.insert(origin.partition(), origin);
-            return self.on_peer(origin, peer, cx);
+            // What partitions have promised each other is lost if the site is.
+            if era == self.era() && !self.must_rebuild() {
+                self.on_peer(origin, peer, cx);
+            }
+            return;
         }
         // It is not passed on again: two replicas could send it back and forth.
         if let Some(leader) = self.log.leader(cx.now()).filter(|_| is_direct)
             && leader != cx.id()
         {
-            cx.send_before_durable(leader, Message::PassedOn { origin, peer });
+            cx.send_before_durable(leader, Message::PassedOn { origin, era, peer });
         }
     }
 }
@@ -594,8 +598,10 @@ impl Actor for Replica {
                 }
                 self.on_request(Client::new(client, number, clock, request), cx);
             }
-            Message::Peer(peer) => self.receive(from, from, peer, cx),
-            Message::PassedOn { origin, peer } => self.receive(from, origin, peer, cx),
+            Message::Peer { era, peer } => self.receive(from, from, (era, peer), cx),
+            Message::PassedOn { origin, era, peer } => {
+                self.receive(from, origin, (era, peer), cx);
+            }
             Message::Across { origin, eras, across } => {
                 self.receive_across(from, origin, (eras, across), cx);
             }

@@ -183,7 +183,9 @@ impl Serving {
 
     /// An admission has committed: from now on this is admitted.
     pub(super) fn admitted(&mut self, commit: Versionstamp, cut: Vec<Versionstamp>) {
-        self.cuts.push_back((commit, cut));
+        // An admission may commit before a time up to which all is forgotten.
+        let last = self.cuts.back().map(|(commit, _)| *commit);
+        self.cuts.push_back((commit.max(last.unwrap_or_default()), cut));
         if self.cuts.len() > CUTS_AT_MOST {
             self.cuts.pop_front();
         }
@@ -351,5 +353,10 @@ mod tests {
         assert_eq!(serving.cut(after(20)), Some(&[Versionstamp(7)][..]));
         assert_eq!(serving.overwritten.find(&key, after(19), |_| true), None);
         assert_eq!(serving.admitted_from(0, Versionstamp(3)), Some(after(20)));
+        // This one was under way.
+        serving.admitted(after(15), vec![Versionstamp(8)]);
+        assert_eq!(serving.cut(after(19)), None);
+        assert_eq!(serving.cut(after(20)), Some(&[Versionstamp(8)][..]));
+        assert_eq!(serving.admitted_from(0, Versionstamp(8)), Some(after(20)));
     }
 }

@@ -15,6 +15,7 @@ use crate::testing::{self, Envelope};
 
 mod clients;
 mod copies;
+mod eras;
 
 type Net = testing::Net<Replica, Coordinator>;
 
@@ -158,7 +159,7 @@ fn transact(net: &mut Net, id: TransactionId, text: &str) -> Versionstamp {
 }
 
 fn is_peer(envelope: &Envelope<Message>, wanted: fn(&Peer) -> bool) -> bool {
-    matches!(&envelope.2, Message::Peer(peer) if wanted(peer))
+    matches!(&envelope.2, Message::Peer { peer, .. } if wanted(peer))
 }
 
 #[test]
@@ -584,14 +585,15 @@ fn what_no_client_and_no_leader_can_have_sent_is_rejected() {
         assert_eq!(answers(&mut net), [], "{request:?}");
     }
     let peer = Peer::Commit(id(9), Versionstamp(5));
-    let passed_on = Message::PassedOn { origin: NodeId::replica(1, 0), peer };
-    for message in [Message::Peer(peer), passed_on] {
+    let passed_on = Message::PassedOn { origin: NodeId::replica(1, 0), era: 0, peer };
+    for message in [Message::Peer { era: 0, peer }, passed_on] {
         net.deliver((STRANGER, NodeId(0), message));
     }
     // A cohort can't decide.
     send(&mut net, 0, 1, part(id(9), 0, "a"));
     net.pass(Duration::ZERO);
-    let from_cohort = Message::Peer(Peer::Commit(id(9), Versionstamp(5)));
+    let peer = Peer::Commit(id(9), Versionstamp(5));
+    let from_cohort = Message::Peer { era: 0, peer };
     net.deliver((NodeId::replica(1, 0), NodeId(0), from_cohort));
     net.pass(Duration::ZERO);
     assert_eq!(net.gauge(0, "pending_transactions"), 1);

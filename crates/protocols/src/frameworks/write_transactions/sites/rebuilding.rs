@@ -28,8 +28,10 @@
 //! they were received. Partitions take part in an admission only if they know the same eras. So what was admitted at
 //! one partition before it knew of the loss was prepared at all of them before that, and all admit it.
 //!
-//! Messages of a former era are dropped. The site does not begin before all other sites have told it what its eras were,
-//! and all partitions of a site begin the same one.
+//! Messages of a former era are dropped, and so are votes and decisions that the site's partitions had sent each other.
+//! The site does not begin before all other sites have told it what its eras were, and all partitions of a site begin the
+//! same one. A leader tells it that only after its log has confirmed that it still leads. So no era is used twice: before
+//! the site had sent anything in an era, the logs of all other sites had it.
 //!
 //! # Stages
 //! The first partition's log says when all partitions have got back what the site had written ([`Stage::Whole`]). Before
@@ -95,6 +97,9 @@ pub(super) struct Rebuilding {
     asked_at: Option<Timestamp>,
     /// What other sites have answered: the eras, and the latest versionstamp.
     told: BTreeMap<usize, (Vec<u32>, Versionstamp)>,
+    /// Who asks that, with the number of the question. They are answered once this slot of the log is applied: then this
+    /// leader was not deposed before they asked.
+    asking: BTreeMap<NodeId, (u64, u64)>,
     /// At the first partition: what the partitions have found.
     found: BTreeMap<u16, (Timestamp, Vec<u32>)>,
     /// The end, or the beginning, is in the log.
@@ -124,13 +129,27 @@ impl Rebuilding {
 
 impl Replica {
     /// Whether the site has lost all its disks, and what to do is not in the log yet.
-    pub(super) fn must_rebuild(&self) -> bool {
+    pub(in super::super) fn must_rebuild(&self) -> bool {
         self.log.is_anew() && self.machine.sites.eras[usize::from(self.group.site())] == 0
     }
 
     /// Whether the site lacks something that it had before it lost its disks.
     pub(in super::super) fn is_rebuilding(&self) -> bool {
         self.machine.sites.is_rebuilding() || self.must_rebuild()
+    }
+
+    /// Answers sites that are lost, and have asked.
+    pub(super) fn tell_lost_sites(&mut self, cx: &mut Cx<'_>) {
+        let applied = self.log.applied();
+        let asking = &mut self.exchange.rebuilding.asking;
+        let confirmed = asking.iter().filter(|(_, (_, slot))| *slot < applied);
+        for (from, number) in
+            confirmed.map(|(from, (number, _))| (*from, *number)).collect::<Vec<_>>()
+        {
+            self.exchange.rebuilding.asking.remove(&from);
+            let latest = self.latest_seen(cx);
+            self.send_across(from.partition(), Across::Told { number, latest }, cx);
+        }
     }
 
     /// Asks other sites what they know of this one, and begins to rebuild it once all have answered.
@@ -213,8 +232,12 @@ impl Replica {
         let own = usize::from(self.group.site());
         match across {
             Across::Ask { number } => {
-                let latest = self.latest_seen(cx);
-                self.send_across(from.partition(), Across::Told { number, latest }, cx);
+                let asking = self.exchange.rebuilding.asking.get(&from);
+                if asking.is_none_or(|(asked, _)| *asked != number)
+                    && let Some(slot) = self.log.confirm(cx)
+                {
+                    self.exchange.rebuilding.asking.insert(from, (number, slot));
+                }
             }
             Across::Told { number, latest } => {
                 // The clock of this site begins anew, so others may be years ahead.

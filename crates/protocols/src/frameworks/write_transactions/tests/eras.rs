@@ -1,0 +1,118 @@
+//! What a site that has lost its disks asks of others, and what is left of its former life. The test plays the other site.
+
+use serried_actor::NodeSet;
+
+use super::super::message::Across;
+use super::*;
+
+/// Two partitions of so many replicas, at the first of two sites.
+fn site(members: usize) -> Net {
+    let mut net: Net = testing::Net::new(2, members, |id| replica_of_site(id, members));
+    net.now = 1000;
+    net.start();
+    net.pass(Duration::from_millis(20));
+    net
+}
+
+fn replica_of_site(id: NodeId, members: usize) -> Replica {
+    let group = group(members).at_site(0, 2);
+    Replica::new(id, group, &Settings::default(), Mutated::NONE)
+}
+
+/// The same partition at the other site.
+fn counterpart(partition: u16) -> NodeId {
+    NodeId::replica(partition + 2, 0)
+}
+
+fn across(from: NodeId, to: NodeId, eras: [u32; 2], across: Across) -> Envelope<Message> {
+    (from, to, Message::Across { origin: from, eras: eras.to_vec(), across })
+}
+
+/// Whether the other site was told something since the last call.
+fn has_told(net: &mut Net) -> bool {
+    let is_told = |message| matches!(message, Message::Across { across: Across::Told { .. }, .. });
+    core::mem::take(&mut net.delivered).into_iter().any(|(_, _, message)| is_told(message))
+}
+
+#[test]
+fn a_leader_that_was_perhaps_deposed_does_not_tell_a_lost_site_what_its_era_was() {
+    let mut net = site(3);
+    let leader = leader(&net, 0);
+    let ask = |number| across(counterpart(0), leader, [0, 0], Across::Ask { number });
+    let others = net.ids().into_iter().filter(|id| id.partition() == 0 && *id != leader);
+    // Its followers hear nothing of it any more. So it does not know whether one of them leads.
+    net.held = others.collect();
+    net.deliver(ask(1));
+    net.pass(Duration::from_millis(100));
+    assert_eq!(net.gauge(leader, "leads"), 1);
+    assert!(!has_told(&mut net));
+    net.held = NodeSet::EMPTY;
+    net.pass(Duration::from_millis(100));
+    assert!(has_told(&mut net), "it was not deposed");
+    net.deliver(ask(2));
+    net.pass(Duration::from_millis(20));
+    assert!(has_told(&mut net));
+}
+
+/// What the second partition has voted for a transaction.
+fn vote(id: TransactionId, era: u32) -> Envelope<Message> {
+    let peer = Peer::Vote { id, pending: id.requested.next(), overdue: false };
+    (NodeId::replica(1, 0), NodeId::replica(0, 0), Message::Peer { era, peer })
+}
+
+/// Whether a transaction commits that only the first partition has been sent.
+fn commits(net: &mut Net, id: TransactionId) -> bool {
+    answers(net);
+    send(net, 0, 1, part(id, 0, "half"));
+    net.pass(Duration::from_millis(20));
+    !answers(net).is_empty()
+}
+
+#[test]
+fn votes_of_another_era_do_not_count() {
+    for (era, counts) in [(0, true), (1, false)] {
+        let mut net = site(1);
+        net.deliver(vote(id(1), era));
+        assert_eq!(commits(&mut net, id(1)), counts);
+    }
+}
+
+#[test]
+fn votes_of_a_former_life_do_not_count_even_if_they_come_before_the_next_one_begins() {
+    let mut net = site(1);
+    for id in net.ids() {
+        net.replace(id, replica_of_site(id, 1));
+    }
+    let late = TransactionId { requested: Versionstamp(1 << 50), session: SESSION };
+    let mut has_voted = false;
+    for _ in 0..200 {
+        net.pass(Duration::from_millis(10));
+        for (from, to, message) in core::mem::take(&mut net.delivered) {
+            let Message::Across { eras, across: asked, .. } = message else { continue };
+            let answer = match asked {
+                Across::Ask { number } => {
+                    net.deliver(vote(late, 0));
+                    has_voted = true;
+                    Across::Told { number, latest: Versionstamp(5) }
+                }
+                Across::Restore { after } => Across::Restored {
+                    after,
+                    next: Vec::new(),
+                    versions: Vec::new(),
+                    is_last: true,
+                    latest: Versionstamp(5),
+                    needs: vec![Versionstamp::ZERO; 2],
+                },
+                _ => continue,
+            };
+            net.deliver(across(to, from, [eras[0], 0], answer));
+        }
+    }
+    assert!(has_voted && net.gauge(NodeId::replica(0, 0), "site_rebuilding") == 0);
+    assert_eq!(clock(&mut net, 0).era, 1);
+    assert!(!commits(&mut net, late));
+    net.deliver(vote(late, 1));
+    net.pass(Duration::from_millis(20));
+    let answers = answers(&mut net);
+    assert!(matches!(answers[..], [(1, Answer::Committed { .. })]), "{answers:?}");
+}
