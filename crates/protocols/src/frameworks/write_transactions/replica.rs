@@ -478,6 +478,7 @@ impl Replica {
             if self.exchange.is_new() {
                 self.exchange = Exchange::new(&self.machine.sites, &self.group);
             }
+            self.tell_lost_sites(cx);
             let mut has_handled = false;
             while let Some(event) = self.machine.events.pop_front() {
                 self.on_event(event, cx);

@@ -263,7 +263,6 @@ impl Replica {
 
     /// It is time to send what has committed, and to admit what others have sent.
     pub(super) fn exchange(&mut self, cx: &mut Cx<'_>) {
-        self.tell_lost_sites(cx);
         if self.must_rebuild() {
             return self.look_for_sites(cx);
         }

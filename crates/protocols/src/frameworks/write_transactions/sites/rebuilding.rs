@@ -139,7 +139,7 @@ impl Replica {
     }
 
     /// Answers sites that are lost, and have asked.
-    pub(super) fn tell_lost_sites(&mut self, cx: &mut Cx<'_>) {
+    pub(in super::super) fn tell_lost_sites(&mut self, cx: &mut Cx<'_>) {
         let applied = self.log.applied();
         let asking = &mut self.exchange.rebuilding.asking;
         let confirmed = asking.iter().filter(|(_, (_, slot))| *slot < applied);
