@@ -211,6 +211,12 @@ pub(crate) const TABLE: &[(&str, How)] = &[
         ),
     ),
     (
+        "serried sim ycsb-groups --protocol port-seo,scylla-occ --geo lan --replicas 1 --partitions 8",
+        How::Shorter(
+            "serried sim ycsb-groups --protocol port-seo,scylla-occ --geo lan --replicas 1 --partitions 8 --keys 1000 --seconds 0.05 --warm-up 0",
+        ),
+    ),
+    (
         "serried windows --sim retwis --geo glo --clients 256",
         How::Shorter("serried windows --sim retwis --geo glo --clients 256 --warm-up 0.1"),
     ),

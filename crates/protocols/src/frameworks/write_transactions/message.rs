@@ -7,6 +7,9 @@ use serried_model::{Key, NodeId, Value, Versionstamp, Write};
 
 use crate::frameworks::replicated_log::{self, Led};
 
+/// No site has been rebuilt more often than this. A message that says so is damaged.
+pub(super) const ERAS_AT_MOST: u32 = 1 << 16;
+
 /// Identifies a write transaction.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 pub struct TransactionId {

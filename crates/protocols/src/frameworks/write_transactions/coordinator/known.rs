@@ -7,13 +7,10 @@ use serried_actor::Timestamp;
 use serried_model::Versionstamp;
 use serried_model::snapshots::Shown;
 
-use super::super::message::Clock;
+use super::super::message::{Clock, ERAS_AT_MOST};
 
 /// What is known of a partition is refreshed at most so often.
 const REFRESHED_AT_MOST_EVERY: Duration = Duration::from_millis(1);
-
-/// No site has been rebuilt more often than this. An answer that says so is damaged.
-const ERAS_AT_MOST: u32 = 1 << 16;
 
 /// What is known.
 #[derive(Debug, Default)]

@@ -58,7 +58,7 @@ use std::collections::BTreeMap;
 use serried_actor::{Group, Timestamp};
 use serried_model::NodeId;
 
-use super::message::{Across, Message, Report, Stage, TransactionId};
+use super::message::{Across, ERAS_AT_MOST, Message, Report, Stage, TransactionId};
 use super::replica::{Cx, Replica};
 pub(super) use state::{Copy, Kept, Outbox, Sites};
 
@@ -193,6 +193,8 @@ impl Replica {
     fn on_across(&mut self, from: NodeId, (eras, across): (&[u32], Across), cx: &mut Cx<'_>) {
         let site = usize::from(self.group.site_of(from.partition()));
         let sites = usize::from(self.group.sites());
+        let are_eras =
+            |eras: &[u32]| eras.len() == sites && eras.iter().all(|times| *times <= ERAS_AT_MOST);
         let is_sound = match &across {
             Across::Ship { runs, cut, .. } => {
                 cut.len() == sites && runs.iter().all(|run| run.needs.len() == sites)
@@ -205,12 +207,14 @@ impl Replica {
                     && batches.all(|batch| batch.needs.len() == sites)
             }
             Across::Admit { cut, .. } => cut.len() == sites,
-            Across::Found(eras) | Across::Begin(eras) => eras.len() == sites,
+            Across::Found(eras) | Across::Begin(eras) => are_eras(eras),
             Across::Restored { needs, .. } => needs.len() == sites,
             _ => true,
         };
-        if !is_sound || eras.len() != sites {
-            return cx.reject(|| format!("{from} speaks of another number of sites"));
+        if !is_sound || !are_eras(eras) {
+            return cx.reject(|| {
+                format!("{from} speaks of another number of sites, or an impossible era")
+            });
         }
         let first = self.group.all_partitions().start;
         let Some(across) = self.on_lost_sites(from, (eras, across), cx) else { return };

@@ -86,8 +86,6 @@ const ASKED_EVERY: Duration = Duration::from_millis(300);
 const COUNTS_FOR: Duration = Duration::from_secs(1);
 /// No clock of another site can show more: it has run for a century.
 const CLOCKS_AT_MOST: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
-/// By how much the number of times that a site was rebuilt can rise at once. More is damaged.
-const ERAS_AT_ONCE: u32 = 1 << 16;
 
 /// What a leader knows of sites that have lost their disks.
 #[derive(Debug, Default)]
@@ -279,8 +277,7 @@ impl Replica {
         let own = usize::from(self.group.site());
         let site = usize::from(self.group.site_of(from));
         for other in self.other_sites() {
-            let known = self.machine.sites.eras[other];
-            if eras[other] > known && eras[other] - known <= ERAS_AT_ONCE {
+            if eras[other] > self.machine.sites.eras[other] {
                 let losing = self.exchange.rebuilding.losing.entry(other).or_default();
                 if losing.0 < eras[other] {
                     *losing = (eras[other], false);
