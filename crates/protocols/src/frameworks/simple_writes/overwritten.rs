@@ -26,8 +26,6 @@ pub(super) struct Overwritten {
     /// By key, the last version that was overwritten. It may be dropped.
     last: Map<Key, u64>,
     bytes: usize,
-    /// Versions that were overwritten at this place or before it are not all here.
-    complete_from: Versionstamp,
 }
 
 /// A version that was overwritten.
@@ -81,7 +79,6 @@ impl Overwritten {
     fn drop_first(&mut self) {
         let Some(first) = self.kept.pop_front() else { return };
         self.dropped += 1;
-        self.complete_from = self.complete_from.max(first.at);
         self.bytes -= first.bytes;
     }
 
@@ -94,9 +91,6 @@ impl Overwritten {
 
     /// What a key had at `at`, if its latest version is from later. `None` if that is not known any more.
     pub(super) fn find(&self, key: &Key, at: Versionstamp) -> Option<&Latest> {
-        if at < self.complete_from {
-            return None;
-        }
         let mut kept = self.kept(*self.last.get(key)?)?;
         while kept.version.place > at {
             kept = self.towards(at, kept)?;
@@ -146,11 +140,8 @@ mod tests {
         assert_eq!(found(&overwritten, "b", 3), Some(0));
         overwritten.expire(Versionstamp(6));
         let a = [4, 5, 8].map(|at| found(&overwritten, "a", at));
-        assert_eq!(
-            a,
-            [None, Some(5), Some(5)],
-            "it is complete from when the last one was dropped"
-        );
+        assert_eq!(a, [None, Some(5), Some(5)], "the first one was dropped");
+        assert_eq!(found(&overwritten, "b", 3), Some(0), "whatever was dropped of other keys");
         overwritten.expire(Versionstamp(10));
         assert_eq!((overwritten.len(), overwritten.bytes), (0, 0));
     }
@@ -159,15 +150,16 @@ mod tests {
     fn all_versions_that_are_kept_are_found() {
         let random = &mut Pcg64Mcg::seed_from_u64(1);
         let mut overwritten = Overwritten::default();
-        // What each key had from when on.
-        let mut had = [const { Vec::new() }; 3];
+        // What each key had from when on. What was overwritten before `expired` was dropped.
+        let (mut had, mut expired) = ([const { Vec::new() }; 3], 0);
         for at in 1..5_000 {
             let of_key = if random.random_bool(0.9) { 0 } else { random.random_range(0..3) };
             let before = had[of_key].last().copied().unwrap_or(0);
             overwritten.add(&Key::from(KEYS[of_key]), version(before), Versionstamp(at));
             had[of_key].push(at);
             if random.random_ratio(1, 50) {
-                overwritten.expire(Versionstamp(at.saturating_sub(random.random_range(0..2_000))));
+                expired = expired.max(at.saturating_sub(random.random_range(0..2_000)));
+                overwritten.expire(Versionstamp(expired));
             }
             let of_key = random.random_range(0..3);
             let at = random.random_range(0..=at);
@@ -178,7 +170,7 @@ mod tests {
                 continue;
             }
             let expected = later.checked_sub(1).map_or(0, |place| places[place]);
-            let is_kept = Versionstamp(at) >= overwritten.complete_from;
+            let is_kept = places[later] >= expired;
             let found = found(&overwritten, KEYS[of_key], at);
             assert_eq!(found, is_kept.then_some(expected), "{} at {at}", KEYS[of_key]);
         }
@@ -193,7 +185,7 @@ mod tests {
                 overwritten.expire(Versionstamp(at.saturating_sub(20_000)));
             }
         }
-        for at in (overwritten.complete_from.0..99_999).step_by(97) {
+        for at in (79_000..99_999).step_by(97) {
             let (mut steps, mut kept) = (0, overwritten.kept.back().expect("there are many"));
             while kept.version.place > Versionstamp(at) {
                 kept = overwritten.towards(Versionstamp(at), kept).expect("it is kept");
