@@ -228,6 +228,8 @@ pub enum Outcome {
         /// The site.
         site: u16,
     },
+    /// The keyspace has no such site.
+    NoSuchSite,
     /// The site of the session has lost its disks since the session has seen something of it, and was rebuilt from other
     /// sites. What the session has seen is perhaps lost. A write that was tried before has perhaps taken effect.
     Rebuilt,

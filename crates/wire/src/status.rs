@@ -78,7 +78,7 @@ pub struct AtSite {
     /// To how many nodes of its site the node has a connection now, itself included.
     pub reached: u16,
     /// How old what this site lacks of the others can be: for how long nothing was admitted here of the one that is
-    /// furthest away. `None` if the node leads no partition, or the protocol does not say.
+    /// furthest away. `None` if the node leads no partition, the site is being rebuilt, or the protocol does not say.
     pub behind: Option<Duration>,
     /// Bytes that this node keeps because another site lacks them.
     pub backlog_bytes: u64,
@@ -95,7 +95,8 @@ impl AtSite {
             text += &format!(", {} ms behind the other sites", behind.as_millis());
         }
         if *without_backlog > 0 {
-            text += &format!(", {without_backlog} of the other sites must copy all keys");
+            text +=
+                &format!(", {without_backlog} of the other sites lack more than it keeps for them");
         }
         text
     }
@@ -223,7 +224,7 @@ impl NodeStatus {
         let rejoins = self.behind.is_some_and(|behind| behind.rejoining > 0);
         let AtSite { site, .. } = self.sites.first().filter(|_| rejoins)?;
         Some(format!(
-            "if all disks of site {site} were lost, none of its nodes may run with its former data, or these wait for it"
+            "if site {site} has lost the disks of most nodes, start all of its nodes on empty directories, because one with its former data holds up the others"
         ))
     }
 
@@ -323,11 +324,12 @@ mod tests {
         let described = "at site 2 of `a`, 60000 ms behind the other sites";
         assert_eq!(at("a", 3).text(), described);
         let copying = AtSite { behind: None, without_backlog: 1, ..at("a", 3) };
-        assert_eq!(copying.text(), "at site 2 of `a`, 1 of the other sites must copy all keys");
+        let lacks = "at site 2 of `a`, 1 of the other sites lack more than it keeps for them";
+        assert_eq!(copying.text(), lacks);
         let behind =
             Some(Behind { catching_up: 0, rejoining: 1, keys: 5, lasting: Duration::ZERO });
         let rejoins = NodeStatus { behind, ..of(vec![at("a", 3)]) }.serves().unwrap_err();
-        assert!(rejoins.contains("none of its nodes may run with its former data"), "{rejoins}");
+        assert!(rejoins.contains("start all of its nodes on empty directories"), "{rejoins}");
         let mixed = NodeStatus { spans_all: true, ..of(vec![at("a", 2)]) }.serves().unwrap_err();
         assert!(mixed.starts_with("reaches no majority, only 2 of 9 nodes"), "{mixed}");
     }

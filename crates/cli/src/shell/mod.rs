@@ -34,7 +34,8 @@ Quote a key or a value with spaces, semicolons, quotes or backslashes, as in a U
 /// may depend on the old value. Begin it again.
 ///
 /// If a statement fails within a transaction, and the statements do not come from a terminal, the transaction is rolled
-/// back and all later statements are left out. After any other failure the shell goes on with the next statement.
+/// back and all later statements are left out. They are also left out if `begin`, `use`, `session` or `resume` fails,
+/// because they were meant to come after it. After any other failure the shell goes on with the next statement.
 ///
 /// Semicolons separate statements. Quote a key or a value with spaces, semicolons, quotes or backslashes, as in a Unix
 /// shell: everything is literal between single quotes; between double quotes there are the escapes \n, \r, \t, \0 and
@@ -231,7 +232,7 @@ impl Session {
         };
         let mut flow = Flow::Continue;
         for words in statements {
-            let within = self.keyspace.is_part(&words);
+            let within = self.keyspace.is_part(&words) || is_beginning(&words);
             match self.obey(&words).await {
                 Ok(true) => {}
                 Ok(false) => return Flow::Quit,
@@ -319,7 +320,13 @@ fn miscounted(usage: &str, arguments: usize) -> String {
     }
 }
 
-/// How to go on after a failure, if that was `within` a transaction.
+/// Whether a statement says to what the following ones belong. If it fails, they must not be run, because they would
+/// belong to something else.
+fn is_beginning(words: &[Word]) -> bool {
+    matches!(&*words[0].text(), "begin" | "use" | "session" | "resume")
+}
+
+/// How to go on after a failure, if that was `within` a transaction, or at the beginning of something.
 fn failed(within: bool, interactive: bool) -> Flow {
     match within && !interactive {
         true => Flow::Stop,

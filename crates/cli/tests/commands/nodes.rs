@@ -57,6 +57,8 @@ fn the_shell_reads_writes_and_runs_transactions_against_a_cluster() {
     let output = with_input(&["shell", &url], "begin\nput carol 1\nput\ncommit\nput dave 1\n");
     assert_eq!(code(&output), 1);
     assert!(err(&output).contains("`put`") && err(&output).contains("rolled back"));
+    let output = serried(&["shell", &url, "-e", "use nope; put carol 1; put dave 1"]);
+    assert_eq!(code(&output), 1);
     let output = serried(&["shell", &url, "-e", "get carol dave"]);
     assert_eq!(out(&output), "carol is absent\ndave is absent\n");
 

@@ -304,7 +304,7 @@ impl Coordinate<Snapshots> for Coordinator {
                 cx.output((txn, Output::Outcome(Outcome::Clocks(Vec::new()))));
             }
             // There are no other sites.
-            Operation::Reach { .. } => cx.output((txn, Output::Outcome(Outcome::NoEffect))),
+            Operation::Reach { .. } => cx.output((txn, Output::Outcome(Outcome::NoSuchSite))),
             // The timers of its requests forget them.
             Operation::GiveUp => {
                 let outcome = match self.operations.remove(&txn) {

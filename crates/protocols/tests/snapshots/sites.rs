@@ -374,3 +374,112 @@ fn an_effect_is_not_kept_without_its_causes_if_two_sites_are_lost_one_after_the_
         }
     }
 }
+
+/// Long values of many keys are written at the site of a client, and site 0 writes an effect of them all, which site 1
+/// admits. Then site 0 is lost. Returns the cluster, and the causes.
+fn lose_after_an_effect(
+    sites: u16,
+    writer: usize,
+    causes: impl Fn(&Key) -> bool,
+    effect: &Key,
+) -> (Cluster<EigerPort>, Vec<Key>) {
+    let causes: Vec<Key> = (0..2000).map(key).filter(causes).take(700).collect();
+    let mut cluster = cluster_of::<EigerPort>(sites, 3, 2_000);
+    let (session, keys) = (cluster.keyspace(writer), causes.clone());
+    cluster.spawn(writer, async move {
+        session.sleep_until(Timestamp(50_000_000)).await;
+        for key in keys {
+            session.write(key, "v".repeat(1000)).await.expect("its site is up");
+        }
+    });
+    let (session, keys, effect) = (cluster.keyspace(0), causes.clone(), effect.clone());
+    cluster.spawn(0, async move {
+        session.sleep_until(Timestamp(10_000_000_000)).await;
+        let found = session.read_only(keys).await.expect("its site is up");
+        assert!(found.iter().all(Option::is_some), "all has come");
+        session.write(effect, "effect").await.expect("its site is up");
+    });
+    // A third site does not hear of the effect.
+    cluster.run_until(Timestamp(9_900_000_000));
+    let cut = cluster.partition(Reach::between(Side::site(0), Side::site(2)));
+    cluster.run_until(Timestamp(12_000_000_000));
+    lose_site(&mut cluster, 0);
+    cluster.end(cut);
+    (cluster, causes)
+}
+
+/// What a new session finds at site 0 later: whether the effect is there, and how many of the causes. `None` if the site
+/// is torn.
+fn left_of(
+    mut cluster: Cluster<EigerPort>,
+    client: usize,
+    effect: &Key,
+    causes: &[Key],
+) -> Option<(bool, usize)> {
+    cluster.run_until(cluster.now() + Duration::from_secs(20));
+    if says(&cluster, 0, "site_torn") {
+        return None;
+    }
+    assert!(!says(&cluster, 0, "site_rebuilding"));
+    let (keyspace, found) = (cluster.keyspace(client), Arc::new(Mutex::new(None)));
+    let (into, mut keys) = (found.clone(), causes.to_vec());
+    keys.push(effect.clone());
+    cluster.spawn(client, async move {
+        let read = keyspace.read_only(keys).await;
+        *into.lock().unwrap() = Some(read.expect("the site is up"));
+    });
+    cluster.run_until(cluster.now() + Duration::from_secs(15));
+    let mut found = found.lock().unwrap().take()?;
+    let effect = found.pop()?;
+    Some((effect.is_some(), found.iter().flatten().count()))
+}
+
+#[test]
+fn an_effect_is_not_kept_if_its_causes_of_another_partition_are_lost() {
+    let group = serried_actor::Group::new(1, Duration::ZERO).with_partitions(PARTITIONS);
+    let mut of_first = (0..1000).map(key).filter(|key| group.partition_of(key) == 0);
+    let (effect, later) = (of_first.next().unwrap(), of_first.next().unwrap());
+    for delay_ms in (400..1000).step_by(100) {
+        let is_cause = |key: &Key| group.partition_of(key) == 1;
+        let (mut cluster, causes) = lose_after_an_effect(2, 1, is_cause, &effect);
+        let lost_at = cluster.now() + Duration::from_millis(delay_ms);
+        let (session, later) = (cluster.keyspace(3), later.clone());
+        cluster.spawn(3, async move {
+            session.sleep_until(lost_at).await;
+            session.write(later, "later").await.expect("its site is up");
+        });
+        cluster.run_until(lost_at + Duration::from_millis(100));
+        if !says(&cluster, 0, "site_rebuilding") {
+            continue;
+        }
+        lose_site(&mut cluster, 1);
+        let left = left_of(cluster, 2, &effect, &causes);
+        assert!(
+            left.is_none_or(|(has, left)| !has || left == causes.len()),
+            "{delay_ms}: {left:?}"
+        );
+    }
+}
+
+#[test]
+fn an_effect_is_not_kept_if_both_other_sites_lose_its_causes() {
+    let effect = key(5000);
+    for delay_ms in (500..1500).step_by(100) {
+        let (mut cluster, causes) = lose_after_an_effect(SITES, 2, |_| true, &effect);
+        cluster.run_until(cluster.now() + Duration::from_millis(delay_ms));
+        let cut = cluster.partition(Reach::between(Side::site(0), Side::site(2)));
+        // Site 0 notes that it has all of site 1.
+        cluster.run_until(cluster.now() + Duration::from_secs(15));
+        if !says(&cluster, 0, "site_rebuilding") {
+            continue;
+        }
+        lose_site(&mut cluster, 1);
+        lose_site(&mut cluster, 2);
+        cluster.end(cut);
+        let left = left_of(cluster, 3, &effect, &causes);
+        assert!(
+            left.is_none_or(|(has, left)| !has || left == causes.len()),
+            "{delay_ms}: {left:?}"
+        );
+    }
+}

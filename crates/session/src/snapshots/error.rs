@@ -133,7 +133,7 @@ pub enum SnapshotError {
     },
     /// A transaction that reads and writes. Nothing was sent.
     #[error(
-        "a transaction that reads and writes is not possible in this keyspace, which has transactions that read and others that write: use a keyspace of transactions, which is serializable or strict-serializable"
+        "a transaction that reads and writes is not possible in this keyspace, which has read-only transactions and writes that read nothing: use a keyspace of transactions, which is serializable or strict-serializable"
     )]
     ReadsAndWrites,
     /// A session can't be resumed with this token.

@@ -195,6 +195,8 @@ impl SnapshotKeyspace {
             let shown = match outcome {
                 Some(Outcome::Clocks(shown)) => shown,
                 Some(Outcome::Rebuilt) => return Err(BadToken::OfRebuiltSite { site }.into()),
+                // No session has given it out.
+                Some(Outcome::NoSuchSite) => return Err(BadToken::Damaged.into()),
                 _ => {
                     let deadline = self.options.deadline;
                     return Err(SnapshotError::SiteBehind { site, deadline });

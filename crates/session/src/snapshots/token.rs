@@ -99,7 +99,7 @@ pub enum BadToken {
     OfAnotherKeyspace,
     /// No session of this keyspace can have been given it.
     #[error(
-        "it is from the future: the keyspace has given out no versionstamp as high; was its data restored from a backup?"
+        "it is from the future: the keyspace has given out no versionstamp as high; perhaps its data was lost"
     )]
     OfTheFuture,
     /// Its site has lost all its disks since, and was rebuilt from other sites.

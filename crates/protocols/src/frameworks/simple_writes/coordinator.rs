@@ -356,7 +356,7 @@ impl<S: Stamp> Coordinate<Snapshots> for Coordinator<S> {
                 self.begin(txn, Task::Clocks, cx);
             }
             // There are no other sites.
-            Operation::Reach { .. } => cx.output((txn, Output::Outcome(Outcome::NoEffect))),
+            Operation::Reach { .. } => cx.output((txn, Output::Outcome(Outcome::NoSuchSite))),
             // The timers of its requests forget them.
             Operation::GiveUp => {
                 let Some(running) = self.operations.remove(&txn) else { return };

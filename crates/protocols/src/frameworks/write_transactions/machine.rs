@@ -615,7 +615,8 @@ impl StateMachine<Replica> for Machine {
                 if self.change_sites((chosen.slot, position)) {
                     let site = usize::from(*site);
                     self.sites.restored(site, next, *is_last, *latest, needs);
-                    if !versions.is_empty() {
+                    let own = usize::from(self.group.site());
+                    if needs[own] > Versionstamp::ZERO || !versions.is_empty() {
                         self.sites.depends_on(site, needs[site]);
                     }
                 }

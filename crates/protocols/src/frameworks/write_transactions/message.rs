@@ -460,7 +460,8 @@ pub enum Across {
         is_last: bool,
         /// The sender has seen no later versionstamp.
         latest: Versionstamp,
-        /// By site, up to when the versions may depend on that site, or were overwritten by it.
+        /// By site, up to when the versions may depend on that site, or were overwritten by it. Of the receiver: what was
+        /// admitted.
         needs: Vec<Versionstamp>,
     },
 }
@@ -484,6 +485,8 @@ pub struct Report {
     pub here: Vec<Versionstamp>,
     /// What of that is not admitted.
     pub waiting: Vec<Vec<Batch>>,
+    /// If the site is being rebuilt: what has to be admitted before it is rebuilt.
+    pub lacks: Vec<Versionstamp>,
     /// What the partition's clock shows.
     pub shown: Versionstamp,
     /// How far the site is rebuilt, as far as the partition knows.

@@ -707,7 +707,9 @@ impl Actor for Replica {
         if self.has_sites() && serving.is_some() {
             let given_up = self.machine.sites.given_up.iter().filter(|site| **site);
             each("sites_without_backlog", given_up.count() as u64);
-            each("site_behind_ms", self.exchange.behind.as_millis() as u64);
+            if !self.is_rebuilding() {
+                each("site_behind_ms", self.exchange.behind.as_millis() as u64);
+            }
             each("site_backlog_bytes", self.machine.outbox.bytes() as u64);
             each("site_rebuilding", u64::from(self.is_rebuilding()));
             each("site_torn", u64::from(self.machine.sites.is_torn()));

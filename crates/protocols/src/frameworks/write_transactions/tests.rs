@@ -722,3 +722,44 @@ fn a_write_needs_what_admissions_admit_that_are_only_prepared_at_its_partition()
     let broken = Mutated::by(Mutation::PreparedNotNeeded);
     assert_eq!(needed_behind_an_admission(cut, broken), Versionstamp::ZERO);
 }
+
+#[test]
+fn what_a_later_part_does_not_have_is_perhaps_a_cause_that_was_overwritten() {
+    use super::machine::Machine;
+    use super::message::{Entry, Outgoing, Run};
+    use crate::frameworks::replicated_log::{Ballot, Chosen, Led, StateMachine};
+    let group = Group::new(1, Duration::from_millis(1)).at_site(0, 2);
+    let mut machine = Machine::new(group, &Settings::default(), Mutated::NONE);
+    let stamp = |number: u64, site| Versionstamp(number << 20).next_of(site);
+    let restored = |versions: Vec<(Versionstamp, Write)>, is_last, at| Entry::Restored {
+        site: 1,
+        next: vec![b'x'],
+        versions,
+        is_last,
+        latest: at,
+        needs: vec![stamp(6, 0), at],
+    };
+    // Between the parts, site 1 has overwritten the cause, which would be in the second one.
+    let effect = vec![(stamp(5, 0), write(Key::from("effect"), "effect"))];
+    let commit = stamp(30, 1);
+    let transactions =
+        vec![Outgoing { commit, writes: vec![write(Key::from("x-cause"), "later")] }];
+    let runs = vec![Run { needs: vec![Versionstamp::ZERO; 2], transactions }];
+    let entries = [
+        Entry::Rebuild { eras: vec![1, 0], latest: stamp(10, 1) },
+        restored(effect, false, stamp(20, 1)),
+        restored(Vec::new(), true, stamp(40, 1)),
+        Entry::Receive { site: 1, era: 0, to: stamp(35, 1), runs },
+        Entry::Whole,
+        Entry::Lost { site: 1, era: 1 },
+    ];
+    let mut net = net(1);
+    net.act(NodeId::replica(0, 0), |_, cx| {
+        for (slot, entry) in (0..).zip(entries) {
+            let led = Led { by: Ballot::NONE.next(0), number: slot, entry };
+            machine.apply(Chosen { slot, position: slot, entry: Some(&led), led_in: None }, cx);
+        }
+    });
+    assert!(machine.sites.is_rebuilding());
+    assert!(machine.sites.is_torn());
+}

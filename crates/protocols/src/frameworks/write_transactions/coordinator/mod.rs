@@ -353,11 +353,10 @@ impl Coordinate<Snapshots> for Coordinator {
                 }
             }
             Operation::ReadClocks => self.begin(txn, Task::Clocks, None, cx),
-            // Keyspaces without several sites have no tokens of other sites.
             Operation::Reach { site, .. }
                 if site == self.group.site() || site >= self.group.sites() =>
             {
-                cx.output((txn, Output::Outcome(Outcome::NoEffect)));
+                cx.output((txn, Output::Outcome(Outcome::NoSuchSite)));
             }
             Operation::Reach { site, stamp, era } => {
                 self.begin(txn, Task::Reach(site, stamp, era), None, cx);

@@ -59,13 +59,15 @@ impl Replica {
                 }
             }
         }
-        // It need not be more than there is.
+        // It need not be more than there is, and than a site must have that is being rebuilt.
         for site in self.other_sites() {
             let of_site =
                 batches().filter(|(other, batch)| *other == site && batch.first <= cut[site]);
-            let last = of_site.map(|(_, batch)| batch.last).max().unwrap_or_default();
+            let last = of_site.map(|(_, batch)| batch.last);
+            let lacks = all.iter().map(|report| report.lacks[site]);
+            let wanted = last.chain(lacks).max().unwrap_or_default();
             let former = self.machine.sites.cut[site];
-            cut[site] = cut[site].min(last).max(former);
+            cut[site] = cut[site].min(wanted).max(former);
         }
         (cut != self.machine.sites.cut).then_some(cut)
     }

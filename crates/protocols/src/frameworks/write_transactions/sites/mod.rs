@@ -200,9 +200,10 @@ impl Replica {
                 cut.len() == sites && runs.iter().all(|run| run.needs.len() == sites)
             }
             Across::Part { needs: Some(needs), .. } => needs.len() == sites,
-            Across::Report(Report { here, waiting, .. }) => {
+            Across::Report(Report { here, waiting, lacks, .. }) => {
                 let mut batches = waiting.iter().flatten();
                 here.len() == sites
+                    && lacks.len() == sites
                     && waiting.len() == sites
                     && batches.all(|batch| batch.needs.len() == sites)
             }
@@ -279,7 +280,6 @@ impl Replica {
         self.answer_reached(cx);
         let shown = self.clock(cx).shown;
         let behind = self.other_sites().map(|site| shown.since(self.admitted_of(site)));
-        let behind = behind.max().unwrap_or_default();
-        self.exchange.behind = if self.is_rebuilding() { Duration::ZERO } else { behind };
+        self.exchange.behind = behind.max().unwrap_or_default();
     }
 }

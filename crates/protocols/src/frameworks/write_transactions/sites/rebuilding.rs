@@ -41,13 +41,25 @@
 //!
 //! What a site gets back may depend on what other sites have written, or may be missing because they have overwritten
 //! it. So it comes with how far the sender had got then, by site. What this site copies to others needs all of that, and
-//! it serves clients again ([`Stage::Rebuilt`]) when it has admitted it at all partitions. It forgets how it came there:
-//! nobody reads as of an earlier time.
+//! it serves clients again ([`Stage::Rebuilt`]) when it has admitted it. It forgets how it came there: nobody reads as of
+//! an earlier time. What it has admitted is the cut, which is the same at all partitions. So while it lacks something, it
+//! admits up to there although nothing was written.
 //!
-//! If another site is lost before this one has admitted all that it had written when it sent what it had admitted of this
-//! one, then effects may be here whose causes are nowhere. So this site is torn, too. It may have sent them on. There they
-//! wait for what they depend on, and that comes only if the other site is whole again. It gets nothing from a torn site
-//! of this kind. So it is whole only after this site was lost once more, and others drop what they have not admitted of it.
+//! # Causes that are lost
+//! Let this site have got a version back from site Y, whose clock showed *s* then. What the version depends on was written
+//! by Y up to *s*, or by another site X and had been admitted by Y. What this site had written itself and Y has not sent,
+//! Y had overwritten up to *s*. That also holds for what other partitions have got: *s* is that of the last part of any
+//! of them. If another site is lost while this one is being rebuilt, effects may be here whose causes are nowhere, if
+//! - Y is lost, and this site has not admitted all of Y up to *s*; or
+//! - Y and X are lost, in any order, and this site had not admitted what it lacks of X when the second one was lost. X gets
+//!   back from Y what Y had admitted of it, but perhaps Y was lost before that.
+//!
+//! Then this site is torn, too (`Sites::loses_causes`). Each partition decides this for its own parts, and one that is torn
+//! never says that it is ready. One that is ready stays so, because the cut never falls.
+//!
+//! A site that is torn like this may have sent effects on. At other sites they wait for what they depend on, and that
+//! comes only if the lost sites are whole again. They get nothing from this one. So they are whole only after this site was
+//! lost once more, and others drop what they have not admitted of it.
 //!
 //! # Sessions
 //! What a session has seen at a site may be lost with it. So a session, and its token, has the era of its site as of when
@@ -389,7 +401,7 @@ impl Replica {
                 !sites.is_torn() && sites.restoring.iter().flatten().all(|it| it.is_done)
             }
             Stage::Whole => {
-                let has_all = |site: usize| self.admitted_of(site) >= sites.lacks[site];
+                let has_all = |site: usize| sites.cut[site] >= sites.lacks[site];
                 !sites.is_torn() && self.other_sites().all(has_all)
             }
             Stage::Rebuilt => true,
@@ -444,6 +456,7 @@ impl Replica {
         }
         // Versions may be missing because this site has overwritten them.
         needs[usize::from(self.group.site())] = self.clock(cx).shown;
+        needs[site] = self.machine.sites.cut[site];
         let restored = Across::Restored { after, next, versions, is_last, latest, needs };
         self.send_to_site(site, restored, cx);
     }

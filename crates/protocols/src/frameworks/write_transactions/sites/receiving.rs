@@ -119,7 +119,8 @@ impl Replica {
         let all = self.machine.sites.cut.len();
         let (here, waiting) = (vec![Versionstamp::ZERO; all], vec![Vec::new(); all]);
         let (stage, is_ready) = (self.machine.sites.stage, self.is_ready());
-        let mut report = Report { here, waiting, shown, stage, is_ready };
+        let lacks = self.machine.sites.lacks.clone();
+        let mut report = Report { here, waiting, lacks, shown, stage, is_ready };
         for site in self.other_sites() {
             report.here[site] = self.durable_of(site);
             report.waiting[site] = self.machine.sites.summary(site);

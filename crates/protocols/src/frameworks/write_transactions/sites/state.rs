@@ -53,13 +53,13 @@ pub(in super::super) struct Sites {
     /// What this site has to admit before it is rebuilt.
     pub(super) lacks: Vec<Versionstamp>,
     /// While this site is being rebuilt: what the site's clock showed when it sent what it had admitted of this one, if it
-    /// had something. That may depend on all that it had written by then.
+    /// had admitted something. That may depend on all that it had written by then.
     sent_at: Vec<Versionstamp>,
     /// Another site has lost its disks when it had sent only a part of what it had admitted of this one. So what is here
     /// is not whole.
     is_torn: bool,
-    /// Another site has lost its disks when it had sent what it had admitted of this one, and not yet what that depends
-    /// on. So there are perhaps effects here whose causes are nowhere.
+    /// Other sites have lost their disks when they had sent what they had admitted of this one, and not yet what that
+    /// depends on. So there are perhaps effects here whose causes are nowhere.
     lacks_causes: bool,
     /// Transactions that were requested up to this have perhaps committed before this site was rebuilt.
     pub(in super::super) rebuilt_at: Versionstamp,
@@ -203,7 +203,7 @@ impl Sites {
         }
     }
 
-    /// Another site had admitted something of this one when its clock showed this.
+    /// Another site had admitted something of this one when its clock showed this, and has sent a part of that.
     pub(in super::super) fn depends_on(&mut self, site: usize, at: Versionstamp) {
         self.sent_at[site] = self.sent_at[site].max(at);
     }
@@ -219,6 +219,9 @@ impl Sites {
     pub(in super::super) fn rebuilt(&mut self) {
         self.whole();
         self.stage = Stage::Rebuilt;
+        self.lacks_causes = false;
+        self.lacks.fill(Versionstamp::ZERO);
+        self.sent_at.fill(Versionstamp::ZERO);
     }
 
     /// Whether this site has to be rebuilt once more: another one has sent only a part of what it had admitted of this one,
@@ -258,9 +261,7 @@ impl Sites {
             return;
         }
         let cut = self.cut[site];
-        let admitted = self.admitted_up_to(site, self.received[site]);
-        self.lacks_causes |= self.is_rebuilding() && self.sent_at[site] > admitted;
-        self.sent_at[site] = Versionstamp::ZERO;
+        self.lacks_causes |= self.is_rebuilding() && self.loses_causes(site);
         self.losses[site].push((era, cut));
         self.received[site] = cut;
         self.waiting[site].clear();
@@ -269,6 +270,21 @@ impl Sites {
             self.is_torn |= *restoring != Restoring::default();
             *restoring = Restoring::default();
         }
+    }
+
+    /// Whether the causes of something are perhaps nowhere if a site is lost now, while this one is being rebuilt. `cut` is
+    /// the same at all partitions then. Sites that are lost while this one is being rebuilt are those that have losses.
+    fn loses_causes(&self, site: usize) -> bool {
+        let has_sent = |site: usize| self.sent_at[site] > Versionstamp::ZERO;
+        let lacks_of = |site: usize| self.lacks[site] > self.cut[site];
+        let was_lost = |other: &usize| *other != site && !self.losses[*other].is_empty();
+        // What a site has sent depends on what it had written itself, and on what it had of another one. That one gets it
+        // back, unless both are lost.
+        let mut lost = (0..self.cut.len()).filter(was_lost);
+        self.sent_at[site] > self.cut[site]
+            || lost.any(|other| {
+                (has_sent(site) && lacks_of(other)) || (has_sent(other) && lacks_of(site))
+            })
     }
 
     /// Whether the site of a version has lost it before it could be admitted here.
@@ -593,5 +609,48 @@ mod tests {
         later.rebuilt();
         later.lose(1, 1, Mutated::NONE);
         assert!(!later.is_torn());
+    }
+
+    /// A site that was lost, and has effects back from site 1 that depend on that up to 20, and on site 2 up to 7. Site 2
+    /// had nothing of it, and its clock showed 20.
+    fn whole_with_effects() -> Sites {
+        let mut sites = Sites::new(3);
+        sites.rebuild(0, &[1, 0, 0], Versionstamp(9));
+        let needs = [Versionstamp(3), Versionstamp(20), Versionstamp(7)];
+        sites.restored(1, b"a", true, Versionstamp(20), &needs);
+        sites.depends_on(1, needs[1]);
+        let of_other = [Versionstamp(0), Versionstamp(0), Versionstamp(20)];
+        sites.restored(2, b"a", true, Versionstamp(20), &of_other);
+        sites.whole();
+        sites
+    }
+
+    #[test]
+    fn a_site_is_torn_if_what_its_versions_depend_on_is_lost_at_both_sites_that_had_it() {
+        let cut = |cuts: [u64; 3]| cuts.map(Versionstamp);
+        for (first, second) in [(1, 2), (2, 1)] {
+            let mut sites = whole_with_effects();
+            sites.admit(&cut([0, 30, 0]), Versionstamp(50));
+            sites.lose(first, 1, Mutated::NONE);
+            assert!(!sites.is_torn(), "site {second} has what is lacking, or gets it back");
+            let mut has_all = sites.clone();
+            sites.lose(second, 1, Mutated::NONE);
+            assert!(sites.is_torn() && sites.may_have_sent_effects());
+            has_all.admit(&cut([0, 30, 30]), Versionstamp(60));
+            has_all.lose(second, 1, Mutated::NONE);
+            assert!(!has_all.is_torn(), "it had everything");
+        }
+        let mut sites = whole_with_effects();
+        sites.reach(1, Versionstamp(30));
+        sites.lose(1, 1, Mutated::NONE);
+        assert!(sites.is_torn(), "another partition perhaps has not got as far");
+        let mut sites = whole_with_effects();
+        sites.lose(2, 1, Mutated::NONE);
+        sites.lose(2, 2, Mutated::NONE);
+        assert!(!sites.is_torn(), "site 1 has everything");
+        // The others find out late that it had everything.
+        sites.lose(1, 1, Mutated::NONE);
+        sites.rebuilt();
+        assert!(!sites.is_torn() && !sites.may_have_sent_effects());
     }
 }
