@@ -317,6 +317,21 @@ fn a_session_ends_when_its_site_was_rebuilt_and_another_one_begins() {
 }
 
 #[test]
+fn a_token_of_a_site_that_there_is_not_is_damaged() {
+    let (script, session) = Script::offering(Offers { sites: true, ..EIGER });
+    let mut reading = Box::pin(session.read("x"));
+    assert!(poll(&mut reading).is_pending());
+    answer_in(&script, 0, stamp(5));
+    ready(&mut reading).unwrap();
+    let token = SessionToken { site: 9, ..session.token().unwrap() };
+    let mut resuming = Box::pin(session.resume(token));
+    assert!(poll(&mut resuming).is_pending());
+    script.tell_last(Output::Outcome(Outcome::NoSuchSite));
+    let error = ready(&mut resuming).err().unwrap();
+    assert!(matches!(error, SnapshotError::BadToken(BadToken::Damaged)), "{error}");
+}
+
+#[test]
 fn a_token_that_names_an_era_its_site_has_not_reached_is_of_the_future() {
     let (script, session) = Script::offering(Offers { sites: true, ..EIGER });
     let mut reading = Box::pin(session.read("x"));
