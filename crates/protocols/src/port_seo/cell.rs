@@ -176,4 +176,14 @@ mod tests {
         execute(&mut state, 8, &write(90, "b"));
         assert!(state.is_after(&copied) && !copied.is_after(&state));
     }
+
+    #[test]
+    fn a_state_with_a_refusal_is_later() {
+        let mut state = KeyState::default();
+        execute(&mut state, 1, &write(100, "a"));
+        let before = state.clone();
+        let refusal = Sequenced { is_refused: true, ..write(900, "a") };
+        assert_eq!(execute(&mut state, 2, &refusal), Fate::Refused);
+        assert!(state.is_after(&before));
+    }
 }

@@ -133,3 +133,15 @@ fn a_leader_that_may_be_deposed_answers_no_read() {
     net.settle();
     assert_eq!(read(&mut net), None, "it can't know whether it still leads");
 }
+
+#[test]
+fn a_read_that_is_given_up_in_its_second_round_is_not_contended() {
+    let mut net = reading(Mutated::NONE);
+    round(&mut net);
+    net.operate(0, 1, Operation::GiveUp);
+    let outcome = net.outputs.drain(..).find_map(|(_, (_, output))| match output {
+        Output::Outcome(outcome) => Some(outcome),
+        Output::Began(_) | Output::Era(_) => None,
+    });
+    assert_eq!(outcome, Some(Outcome::NoEffect));
+}

@@ -483,3 +483,30 @@ fn an_effect_is_not_kept_if_both_other_sites_lose_its_causes() {
         );
     }
 }
+
+#[test]
+fn what_a_rebuilt_site_has_written_comes_back_if_it_is_lost_again() {
+    let mut cluster = cluster_of::<EigerPort>(2, 4, 64 << 20);
+    let seconds = |s: u64| Timestamp(s * 1_000_000_000);
+    write_all_keys(&mut cluster, 1);
+    cluster.run_until(seconds(2));
+    lose_site(&mut cluster, 1);
+    cluster.run_until(seconds(10));
+    assert!(!says(&cluster, 1, "site_rebuilding"));
+    let session = cluster.keyspace(3);
+    cluster.spawn(3, async move {
+        session.write(key(1), "second").await.expect("its site is up");
+    });
+    // The other site has admitted it, and not stored it yet.
+    cluster.run_until(seconds(10) + Duration::from_millis(300));
+    lose_site(&mut cluster, 1);
+    cluster.run_until(seconds(20));
+    assert!(!says(&cluster, 1, "site_rebuilding"));
+    let (session, found) = (cluster.keyspace(5), Arc::new(Mutex::new(None)));
+    let into = found.clone();
+    cluster.spawn(5, async move {
+        *into.lock().unwrap() = session.read(key(1)).await.expect("its site is up");
+    });
+    cluster.run_until(seconds(21));
+    assert_eq!(*found.lock().unwrap(), Some(Value::from("second")));
+}

@@ -311,4 +311,14 @@ mod tests {
         fresh.load(&store);
         assert_eq!(fresh.partition, machine.partition);
     }
+
+    #[test]
+    fn a_key_that_is_the_same_at_another_replica_is_stored_too() {
+        let (mut machine, mut store, x) = (machine(), MemoryStore::default(), Key::from("x"));
+        let latest = Latest { value: None, stamp: Versionstamp(3), place: Versionstamp(3) };
+        *machine.cells.change(&name_of(&x), 0, &store).latest_mut() = latest.clone();
+        assert!(machine.take_over(&x, &encode_cell(&Cell::Key(latest)), &mut store));
+        let mut fresh = self::machine();
+        assert_eq!(fresh.latest(&x, &store).stamp, Versionstamp(3));
+    }
 }

@@ -493,7 +493,7 @@ pub(super) fn is_lost(version: &Received, sites: &Sites, group: &Group) -> bool 
 }
 
 /// What two replicas know of a key.
-fn merged(one: &Versions, other: &Versions) -> Versions {
+pub(super) fn merged(one: &Versions, other: &Versions) -> Versions {
     let (later, earlier) = match one.latest.stamp() < other.latest.stamp() {
         true => (other, one),
         false => (one, other),

@@ -15,6 +15,7 @@ use crate::testing::{self, Envelope};
 
 mod clients;
 mod copies;
+mod entries;
 mod eras;
 
 type Net = testing::Net<Replica, Coordinator>;
@@ -652,39 +653,6 @@ fn what_another_replica_keeps_for_other_sites_is_kept_by_whoever_copies_it() {
     assert_eq!(machine.outbox.remove_up_to(Versionstamp(9)), [Versionstamp(7)]);
 }
 
-#[test]
-fn what_a_site_had_sent_before_it_was_lost_is_lost_when_it_is_replayed_too() {
-    use super::machine::{Machine, is_lost};
-    use super::message::{Entry, Outgoing, Run};
-    use crate::frameworks::replicated_log::{Ballot, Chosen, Led, StateMachine};
-    let group = Group::new(1, Duration::from_millis(1)).at_site(0, 2);
-    let machine = || Machine::new(group.clone(), &Settings::default(), Mutated::NONE);
-    let (key, commit) = (Key::from("x"), Versionstamp::ZERO.next_of(1));
-    let transactions = vec![Outgoing { commit, writes: vec![write(key.clone(), "a")] }];
-    let runs = vec![Run { needs: vec![Versionstamp::ZERO; 2], transactions }];
-    let entries =
-        [Entry::Receive { site: 1, era: 0, to: commit, runs }, Entry::Lost { site: 1, era: 1 }];
-    let mut net = net(1);
-    net.act(NodeId::replica(0, 0), |_, cx| {
-        let mut apply = |machine: &mut Machine, slot: usize| {
-            let (by, entry) = (Ballot::NONE.next(0), entries[slot].clone());
-            let led = Led { by, number: slot as u64, entry };
-            let (slot, position) = (slot as u64, slot as u64);
-            machine.apply(Chosen { slot, position, entry: Some(&led), led_in: None }, cx);
-            let (versions, sites, _) = machine.versions_and_serving(&key, cx.store());
-            let are_lost = versions.received.iter().map(|one| is_lost(one, sites, &group));
-            are_lost.collect::<Vec<bool>>()
-        };
-        let mut first = machine();
-        assert_eq!(apply(&mut first, 0), [false]);
-        assert_eq!(apply(&mut first, 1), [true]);
-        // What is known of sites was stored, and the key was not.
-        let mut again = machine();
-        again.sites.clone_from(&first.sites);
-        assert_eq!(apply(&mut again, 0), [true]);
-    });
-}
-
 /// Up to when other sites are told that a write depends on site 1, if an admission is prepared up to `cut`.
 fn needed_behind_an_admission(cut: Versionstamp, mutation: Mutated<Mutation>) -> Versionstamp {
     use super::cell::{Cell, name_of_outgoing};
@@ -721,45 +689,4 @@ fn a_write_needs_what_admissions_admit_that_are_only_prepared_at_its_partition()
     assert_eq!(needed_behind_an_admission(cut, Mutated::NONE), cut);
     let broken = Mutated::by(Mutation::PreparedNotNeeded);
     assert_eq!(needed_behind_an_admission(cut, broken), Versionstamp::ZERO);
-}
-
-#[test]
-fn what_a_later_part_does_not_have_is_perhaps_a_cause_that_was_overwritten() {
-    use super::machine::Machine;
-    use super::message::{Entry, Outgoing, Run};
-    use crate::frameworks::replicated_log::{Ballot, Chosen, Led, StateMachine};
-    let group = Group::new(1, Duration::from_millis(1)).at_site(0, 2);
-    let mut machine = Machine::new(group, &Settings::default(), Mutated::NONE);
-    let stamp = |number: u64, site| Versionstamp(number << 20).next_of(site);
-    let restored = |versions: Vec<(Versionstamp, Write)>, is_last, at| Entry::Restored {
-        site: 1,
-        next: vec![b'x'],
-        versions,
-        is_last,
-        latest: at,
-        needs: vec![stamp(6, 0), at],
-    };
-    // Between the parts, site 1 has overwritten the cause, which would be in the second one.
-    let effect = vec![(stamp(5, 0), write(Key::from("effect"), "effect"))];
-    let commit = stamp(30, 1);
-    let transactions =
-        vec![Outgoing { commit, writes: vec![write(Key::from("x-cause"), "later")] }];
-    let runs = vec![Run { needs: vec![Versionstamp::ZERO; 2], transactions }];
-    let entries = [
-        Entry::Rebuild { eras: vec![1, 0], latest: stamp(10, 1) },
-        restored(effect, false, stamp(20, 1)),
-        restored(Vec::new(), true, stamp(40, 1)),
-        Entry::Receive { site: 1, era: 0, to: stamp(35, 1), runs },
-        Entry::Whole,
-        Entry::Lost { site: 1, era: 1 },
-    ];
-    let mut net = net(1);
-    net.act(NodeId::replica(0, 0), |_, cx| {
-        for (slot, entry) in (0..).zip(entries) {
-            let led = Led { by: Ballot::NONE.next(0), number: slot, entry };
-            machine.apply(Chosen { slot, position: slot, entry: Some(&led), led_in: None }, cx);
-        }
-    });
-    assert!(machine.sites.is_rebuilding());
-    assert!(machine.sites.is_torn());
 }

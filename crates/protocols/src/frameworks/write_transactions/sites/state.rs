@@ -653,4 +653,12 @@ mod tests {
         sites.rebuilt();
         assert!(!sites.is_torn() && !sites.may_have_sent_effects());
     }
+
+    #[test]
+    fn what_was_admitted_does_not_wait_if_it_comes_again() {
+        let mut sites = Sites::new(3);
+        sites.admit(&[Versionstamp(0), Versionstamp(7), Versionstamp(0)], Versionstamp(50));
+        sites.receive(1, Versionstamp(10), batch(3, 7));
+        assert_eq!(sites.admitted_up_to(1, Versionstamp(10)), Versionstamp(10));
+    }
 }

@@ -117,3 +117,71 @@ fn votes_of_a_former_life_do_not_count_even_if_they_come_before_the_next_one_beg
     let answers = answers(&mut net);
     assert!(matches!(answers[..], [(1, Answer::Committed { .. })]), "{answers:?}");
 }
+
+/// A site that is rebuilt while its other site answers as if it had lost nothing. Returns the copies that it sends.
+#[test]
+fn an_acknowledgement_of_a_former_life_does_not_count() {
+    for (era, counts) in [(1, true), (0, false)] {
+        let mut net = site(1);
+        for id in net.ids() {
+            net.replace(id, replica_of_site(id, 1));
+        }
+        let (mut begun, far) = (false, Versionstamp(1 << 20));
+        for _ in 0..300 {
+            net.pass(Duration::from_millis(10));
+            for (from, to, message) in core::mem::take(&mut net.delivered) {
+                let Message::Across { eras, across: asked, .. } = message else { continue };
+                let (era, answer) = match asked {
+                    Across::Ask { number } => {
+                        (eras[0], Across::Told { number, latest: Versionstamp(5) })
+                    }
+                    Across::Restore { after } => (
+                        eras[0],
+                        Across::Restored {
+                            after,
+                            next: Vec::new(),
+                            versions: Vec::new(),
+                            is_last: true,
+                            latest: Versionstamp(5),
+                            needs: vec![Versionstamp::ZERO; 2],
+                        },
+                    ),
+                    Across::Ship { epoch, .. } => {
+                        (era, Across::Shipped { epoch, to: far, is_gap: false })
+                    }
+                    Across::Part { .. } => {
+                        begun = true;
+                        continue;
+                    }
+                    _ => continue,
+                };
+                net.deliver(across(to, from, [era, 0], answer));
+            }
+        }
+        assert_eq!(net.gauge(NodeId::replica(0, 0), "site_rebuilding"), 0);
+        assert_eq!(begun, counts, "a copy after what the other site had");
+    }
+}
+
+#[test]
+fn a_session_of_an_era_that_is_not_known_here_waits_until_it_is() {
+    let mut net = site(1);
+    let ship = |net: &mut Net, era: u32| {
+        for partition in [0, 1] {
+            let (to, after) = (Versionstamp(1 << 20), Versionstamp::ZERO);
+            let (runs, cut) = (Vec::new(), vec![Versionstamp::ZERO; 2]);
+            let ship = Across::Ship { epoch: 1, after, to, runs, cut };
+            let own = NodeId::replica(partition, 0);
+            net.deliver(across(counterpart(partition), own, [0, era], ship));
+        }
+        net.pass(Duration::from_millis(50));
+    };
+    ship(&mut net, 0);
+    answers(&mut net);
+    send(&mut net, 0, 5, Request::Reach { site: 1, stamp: Versionstamp(9), era: Some(1) });
+    ship(&mut net, 0);
+    assert_eq!(answers(&mut net), []);
+    ship(&mut net, 1);
+    ship(&mut net, 1);
+    assert!(matches!(answers(&mut net)[..], [(5, Answer::Clock(_))]));
+}
