@@ -20,6 +20,11 @@ use serried_protocols::{Visitor, info, promising, visit};
 use support::seeds;
 use trial::Trial;
 
+/// How many requests a trial has on average, at least. If there are fewer, something waits for time-outs.
+const LEAST_REQUESTS: usize = 500;
+/// Fewer trials say nothing of that.
+const MANY: usize = 10;
+
 /// Runs trials of one protocol.
 struct Trials {
     crashes: bool,
@@ -36,7 +41,7 @@ impl Visitor<Snapshots> for Trials {
         if self.sites && !P::OFFERS.sites {
             return;
         }
-        let (mut operations, mut omitted) = (0, 0);
+        let (mut trials, mut operations, mut omitted) = (0, 0, 0);
         for seed in seeds(if self.sites { 12 } else { 40 }) {
             let Trials { crashes, sites, loses } = self;
             let trial = Trial { seed, crashes, sites, loses };
@@ -44,10 +49,12 @@ impl Visitor<Snapshots> for Trials {
             if let Some(wrong) = outcome.wrong {
                 panic!("seed {seed} under {}\n{wrong}", trial.replay::<P>());
             }
+            trials += 1;
             operations += outcome.history.events.len() / 2;
             omitted += outcome.omitted;
         }
-        assert!(operations > 0, "nothing happened");
+        let least = if trials < MANY { 1 } else { trials * LEAST_REQUESTS };
+        assert!(operations >= least, "only {operations} requests under {}", P::NAME);
         println!("{}: {operations} requests, {omitted} writes omitted", P::NAME);
     }
 }

@@ -102,6 +102,48 @@ struct Tally {
     latency: Duration,
 }
 
+/// What a reader has seen of a transaction that has ended.
+struct Ended {
+    latency: Duration,
+    /// How many rounds of messages its client has sent.
+    rounds: u64,
+    /// What its client has sent and was sent, but for one copy of its keys and values.
+    metadata_bytes: u64,
+}
+
+impl Tally {
+    /// Counts a transaction, where a message to a server and its answer take `round_trip`.
+    fn count(&mut self, read: Result<Read, String>, ended: &Ended, round_trip: Duration) {
+        let Ok(Read { rounds: own, attempts }) = read else {
+            self.failed += 1;
+            return;
+        };
+        let rounds = own.map_or(ended.rounds, |own| ended.rounds.max(u64::from(own)));
+        self.done += 1;
+        self.rounds += rounds;
+        self.most_rounds = self.most_rounds.max(rounds);
+        let is_blocked = ended.latency > round_trip * rounds as u32;
+        self.at_once += u64::from(attempts == 1);
+        self.blocked += u64::from(attempts == 1 && is_blocked);
+        self.metadata_bytes += ended.metadata_bytes;
+        self.latency += ended.latency;
+    }
+
+    /// The means that there are.
+    fn means(&self) -> BTreeMap<String, f64> {
+        let done = self.done as f64;
+        let means = [
+            ("rounds", self.rounds as f64 / done),
+            ("most_rounds", self.most_rounds as f64),
+            ("blocked_share", self.blocked as f64 / self.at_once as f64),
+            ("metadata_bytes", self.metadata_bytes as f64 / done),
+        ];
+        // Without any transaction there is nothing to tell.
+        let means = means.into_iter().filter(|(_, mean)| self.done > 0 && mean.is_finite());
+        means.map(|(name, mean)| (name.to_string(), mean)).collect()
+    }
+}
+
 /// How a session has read.
 struct Read {
     /// The number of rounds, if the protocol tells it.
@@ -328,21 +370,9 @@ impl<K: Contender> Reader<K> {
             if begun < self.from {
                 continue;
             }
-            let mut tally = self.tally.lock().expect("nobody panics");
-            let Ok(Read { rounds: own, attempts }) = read else {
-                tally.failed += 1;
-                continue;
-            };
-            let rounds = own.map_or(counted, |own| counted.max(u64::from(own)));
-            let latency = ended.since(begun);
-            tally.done += 1;
-            tally.rounds += rounds;
-            tally.most_rounds = tally.most_rounds.max(rounds);
-            let is_blocked = latency > self.round_trip * rounds as u32;
-            tally.at_once += u64::from(attempts == 1);
-            tally.blocked += u64::from(attempts == 1 && is_blocked);
-            tally.metadata_bytes += bytes.saturating_sub(expected) as u64;
-            tally.latency += latency;
+            let metadata_bytes = bytes.saturating_sub(expected) as u64;
+            let ended = Ended { latency: ended.since(begun), rounds: counted, metadata_bytes };
+            self.tally.lock().expect("nobody panics").count(read, &ended, self.round_trip);
         }
     }
 }
@@ -416,16 +446,6 @@ where
         let done = tally.done.max(1) as f64;
         let seconds = until.since(from).as_secs_f64();
         let failed = tally.failed + *failed.lock().expect("nobody panics");
-        let means = [
-            ("rounds", tally.rounds as f64 / done),
-            ("most_rounds", tally.most_rounds as f64),
-            ("blocked_share", tally.blocked as f64 / tally.at_once as f64),
-            ("metadata_bytes", tally.metadata_bytes as f64 / done),
-        ];
-        // Without any transaction there is nothing to tell.
-        let means = means.into_iter().filter(|(_, mean)| tally.done > 0 && mean.is_finite());
-        let means: BTreeMap<String, f64> =
-            means.map(|(name, mean)| (name.to_string(), mean)).collect();
         Ok(ReadOnlyMeasured {
             readers: READERS,
             writers: point.writers,
@@ -437,8 +457,38 @@ where
             seconds,
             guarantee: P::GUARANTEE.to_string(),
             write_transactions: writes_together,
-            means,
+            means: tally.means(),
             event_hash: format!("{:016x}", cluster.event_hash()),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_attempts_of_a_transaction_count_and_waits_are_those_of_transactions_with_one() {
+        let (mut tally, round_trip) = (Tally::default(), Duration::from_micros(100));
+        let mut count = |rounds, attempts, latency_us, metadata_bytes| {
+            let read = Read { rounds: None, attempts };
+            let latency = Duration::from_micros(latency_us);
+            tally.count(Ok(read), &Ended { latency, rounds, metadata_bytes }, round_trip);
+        };
+        count(1, 1, 100, 30);
+        // It has waited.
+        count(1, 1, 130, 30);
+        // Between its attempts its client has waited.
+        count(4, 2, 700, 120);
+        tally.count(
+            Err("cut off".to_string()),
+            &Ended { latency: round_trip, rounds: 9, metadata_bytes: 9 },
+            round_trip,
+        );
+        let means = tally.means();
+        assert_eq!((tally.done, tally.failed), (3, 1));
+        assert_eq!([means["rounds"], means["most_rounds"]], [2.0, 4.0]);
+        assert_eq!([means["blocked_share"], means["metadata_bytes"]], [0.5, 60.0]);
+        assert!(Tally::default().means().is_empty());
     }
 }
