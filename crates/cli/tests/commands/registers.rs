@@ -139,7 +139,6 @@ add k 1
 set-if-absent k other
 get-and-delete k
 get k
-begin
 use accounts
 put a 1
 add a 1
@@ -170,7 +169,11 @@ help
     }
     let errors = err(&output);
     assert!(errors.contains("`k`: the value is text, and has to be an integer"), "{errors}");
-    assert!(errors.contains("has registers and no transactions"), "{errors}");
     assert!(errors.contains("`add` can't be understood"), "{errors}");
     assert!(said.contains("begin               begin a transaction"), "{said}");
+
+    // What was meant for a transaction is not run without one.
+    let output = with_input(&["shell", &url, "--keyspace", "flags"], "begin\nput k 1\nget k\n");
+    assert_eq!((code(&output), &*out(&output)), (1, ""));
+    assert!(err(&output).contains("has registers and no transactions"), "{}", err(&output));
 }
