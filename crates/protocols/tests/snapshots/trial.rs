@@ -101,8 +101,8 @@ struct Loss {
 }
 
 impl Loss {
-    /// A site is lost, and some time later perhaps once more. Or two sites are lost at the same time, or one while
-    /// another one is perhaps being rebuilt.
+    /// A site is lost, and some time later perhaps once more, when it is being rebuilt, or has been and its clients have
+    /// written. Or two sites are lost at the same time, or one while another one is perhaps being rebuilt.
     /// Returns also whether the clients of these sites die.
     fn drawn(seed: u64, sites: u16, faults_last: Duration) -> (Vec<Loss>, bool) {
         let random = &mut Pcg64Mcg::seed_from_u64(seed ^ 0x1055);
@@ -111,8 +111,10 @@ impl Loss {
         let (begins, ends) = (Timestamp(0) + begins, Timestamp(0) + begins + lasts);
         let site = random.random_range(0..sites);
         let loss = Loss { site, begins, ends };
-        let losses = match random.random_range(0..5) {
-            0 => vec![loss, Loss { begins: ends + later, ends: ends + later + lasts, ..loss }],
+        let again = |later| Loss { begins: ends + later, ends: ends + later + lasts, ..loss };
+        let losses = match random.random_range(0..6) {
+            0 => vec![loss, again(later)],
+            3 => vec![loss, again(faults_last + later)],
             1 => vec![loss, Loss { site: (site + 1) % sites, ..loss }],
             2 => {
                 let soon = later / 16;
