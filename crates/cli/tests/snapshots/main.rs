@@ -332,9 +332,10 @@ set-if-absent k '\\x'
 add k one
 add k 1
 delete k
-begin
 again 1.1 get k
 again token put k 1
+begin
+put k 1
 ";
     transcript.run_with_input(&flags, script);
     transcript.compare("shell.txt");

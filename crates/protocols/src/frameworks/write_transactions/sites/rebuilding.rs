@@ -153,9 +153,9 @@ impl Replica {
         let applied = self.log.applied();
         let asking = &mut self.exchange.rebuilding.asking;
         let confirmed = asking.iter().filter(|(_, (_, slot))| *slot < applied);
-        for (from, number) in
-            confirmed.map(|(from, (number, _))| (*from, *number)).collect::<Vec<_>>()
-        {
+        let confirmed: Vec<(NodeId, u64)> =
+            confirmed.map(|(from, (number, _))| (*from, *number)).collect();
+        for (from, number) in confirmed {
             self.exchange.rebuilding.asking.remove(&from);
             let latest = self.latest_seen(cx);
             self.send_across(from.partition(), Across::Told { number, latest }, cx);
