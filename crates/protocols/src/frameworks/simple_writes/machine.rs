@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use serried_actor::{Context, Settings, Store, Timestamp};
-use serried_model::{Key, Versionstamp};
+use serried_model::{Key, Value, Versionstamp};
 use serried_parts::{Cells, decode_cell_of_another};
 
 use super::Mutation;
@@ -16,6 +16,16 @@ use crate::Mutated;
 use crate::frameworks::replicated_log::{Ballot, Chosen, Led, StateMachine};
 use crate::frameworks::stamp_clock::ahead;
 use crate::frameworks::stored_names::{name_of, name_of_partition};
+
+/// What a key has after a write was applied.
+struct Applied {
+    /// The versionstamp of its latest version.
+    stamp: Versionstamp,
+    /// The place of that.
+    place: Versionstamp,
+    /// What the write has replaced; `None` if it was omitted.
+    replaced: Option<Latest>,
+}
 
 /// The keys, and the clients that wait.
 #[derive(Debug)]
@@ -142,31 +152,30 @@ impl<S: Stamp> Machine<S> {
         }
     }
 
-    /// Applies a write, and places it if this replica serves. Returns the version that it has replaced; `None` if it
-    /// was omitted.
+    /// Applies a write, and places it if this replica serves.
     fn write(
         &mut self,
         slot: u64,
         position: u64,
-        entry: &Entry<S>,
+        (key, value): (&Key, &Option<Value>),
+        (requested, stamp): (Versionstamp, Versionstamp),
         now: Timestamp,
         store: &dyn Store,
-    ) -> Option<Latest> {
-        let Entry::Write { key, value, requested, stamp } = entry else { return None };
+    ) -> Applied {
         let (requested, stamp) = match S::VERSIONS {
-            true => (requested.stamp(), stamp.stamp()),
+            true => (requested, stamp),
             // What comes later in the log overwrites the rest.
             false => (Versionstamp(slot + 1), Versionstamp(slot + 1)),
         };
         let latest = self.cells.change(&name_of(key), position, store).latest_mut();
         if latest.omits(requested) {
-            return None;
+            return Applied { stamp: latest.stamp, place: latest.place, replaced: None };
         }
         let bound = self.partition.bound;
         let serving = self.serving.as_mut().filter(|_| S::VERSIONS);
         let place = serving.map_or(stamp, |serving| serving.place(stamp, bound, now));
         let new = Latest { value: value.clone(), stamp, place };
-        Some(core::mem::replace(latest, new))
+        Applied { stamp, place, replaced: Some(core::mem::replace(latest, new)) }
     }
 }
 
@@ -195,20 +204,21 @@ impl<S: Stamp> StateMachine<Replica<S>> for Machine<S> {
                 }
                 self.release_above_bound();
             }
-            Entry::Write { key, stamp, .. } => {
+            Entry::Write { key, value, requested, stamp } => {
                 cx.charge(1);
-                let (stamp, now) = (stamp.stamp(), cx.now());
+                let (requested, stamp, now) = (requested.stamp(), stamp.stamp(), cx.now());
                 if is_new && S::VERSIONS {
                     let bound = stamp.after(ahead(&self.settings));
                     self.partition.bound = self.partition.bound.max(bound);
                     self.written = self.written.max(stamp);
                     self.release_above_bound();
                 }
-                let replaced = self.write(slot, position, &led.entry, now, cx.store());
+                let stamps = (requested, stamp);
+                let applied = self.write(slot, position, (key, value), stamps, now, cx.store());
+                let Applied { stamp, place, replaced } = applied;
                 let omitted = replaced.is_none();
                 if S::VERSIONS {
                     self.omitted += u64::from(omitted);
-                    let place = self.latest(key, cx.store()).place;
                     if let Some(serving) = &mut self.serving {
                         self.released.extend(serving.applied(key, place, replaced));
                     }
@@ -216,7 +226,7 @@ impl<S: Stamp> StateMachine<Replica<S>> for Machine<S> {
                 let is_waited_for = self.waiting.front().is_some_and(|(first, _)| *first == slot);
                 if is_waited_for && is_own {
                     let (_, client) = self.waiting.pop_front().expect("a client waits");
-                    let stamp = S::of(self.latest(key, cx.store()).stamp);
+                    let stamp = S::of(stamp);
                     let (shown, omitted) = (self.shown(cx), omitted && S::VERSIONS);
                     let answer = Answer::Written { stamp, omitted, shown };
                     // It is durable, here and at a majority, so it does not wait for what was appended since.
