@@ -250,6 +250,7 @@ impl Serve {
         operations: Option<SocketAddr>,
     ) -> anyhow::Result<Ended> {
         let (number, peers) = (configuration.node, configuration.peers.join(","));
+        let home = configuration.home();
         let disks = OnceLock::new();
         let started = tokio::select! {
             started = self.start_node(configuration, progress, &disks) => started?,
@@ -266,7 +267,12 @@ impl Serve {
             if let Some(address) = operations {
                 println!("metrics at http://{address}/metrics");
             }
-            println!("connect with: serried shell serried://{peers}");
+            match home {
+                Some(home) => {
+                    println!("connect with: serried shell 'serried://{peers}?home={home}'")
+                }
+                None => println!("connect with: serried shell serried://{peers}"),
+            }
         }
         tokio::select! {
             failed = node.stopped() => failed?,

@@ -445,6 +445,16 @@ impl NodeConfiguration {
         NodeId::replica(0, self.node)
     }
 
+    /// The site that the node belongs to, if all keyspaces have the same sites and more than one.
+    pub fn home(&self) -> Option<u16> {
+        let sites = self.keyspaces.first()?.sites;
+        if sites <= 1 || self.keyspaces.iter().any(|keyspace| keyspace.sites != sites) {
+            return None;
+        }
+        let nodes = self.peers.len() / usize::from(sites);
+        Some(self.node.checked_div(nodes)? as u16)
+    }
+
     /// How many partitions there are in all.
     pub(crate) fn shard_count(&self) -> usize {
         self.keyspaces.iter().map(|keyspace| usize::from(keyspace.partitions)).sum()

@@ -129,6 +129,21 @@ fn the_nodes_of_a_site_are_at_one_place_of_an_emulated_geography() {
 }
 
 #[test]
+fn clients_of_a_node_belong_to_its_site_if_all_keyspaces_have_the_same_sites() {
+    let homes = |more: &str| {
+        let configuration = of_nodes(9, "eiger", more).unwrap();
+        let at = |node| NodeConfiguration { node, ..configuration.clone() }.home();
+        [at(0), at(3), at(8)]
+    };
+    assert_eq!(homes("sites = 3"), [Some(0), Some(1), Some(2)]);
+    assert_eq!(homes("sites = 1"), [None; 3]);
+    let also =
+        |sites| format!("sites = 3\n[[keyspace]]\nname = 'b'\nprotocol = 'eiger'\nsites = {sites}");
+    assert_eq!(homes(&also(3)), [Some(0), Some(1), Some(2)]);
+    assert_eq!(homes(&also(9)), [None; 3], "of which keyspace?");
+}
+
+#[test]
 fn what_no_node_can_work_with_is_refused_by_name() {
     let error = error_after("127.0.0.1:7402", "127.0.0.1:7400");
     let what = "node.toml:4: `peers` has `127.0.0.1:7400` for nodes 0 and 2: give each node";

@@ -67,7 +67,7 @@
 //!   have to wait until the write is in the logs of a majority.
 //! - *A server shows its clock*, and not its latest write (Fig. 1, line 25).
 //! - *A read as of a time that is not kept any more is repeated* as of what the servers show. What was
-//!   overwritten is kept for twice as long as the states that are read are old, 100 ms to 1 s (or `history_ms`), up to
+//!   overwritten is kept for twice as long as the states that are read are old, 25 ms to 1 s (or `history_ms`), up to
 //!   64 MiB a partition. From before a change of leader, nothing is kept.
 //! - *A session that has heard of no server yet* asks those of its keys what they show before it reads or writes.
 //!   With the paper's clock at zero it would find nothing at all.

@@ -100,11 +100,21 @@ struct Loss {
     ends: Timestamp,
 }
 
-impl Loss {
+/// What sites are lost, and what goes with it.
+#[derive(Default)]
+struct Losses {
+    all: Vec<Loss>,
+    /// Whether the clients of these sites die.
+    clients_die: bool,
+    /// Whether messages may arrive as late as after the site is rebuilt that has sent them.
+    are_messages_late: bool,
+}
+
+impl Losses {
     /// A site is lost, and some time later perhaps once more, when it is being rebuilt, or has been and its clients have
-    /// written. Or two sites are lost at the same time, or one while another one is perhaps being rebuilt.
-    /// Returns also whether the clients of these sites die.
-    fn drawn(seed: u64, sites: u16, faults_last: Duration) -> (Vec<Loss>, bool) {
+    /// written. Or two sites are lost at the same time, or one after the other, while the first one is perhaps being
+    /// rebuilt. Or each is, and the first one perhaps once more.
+    fn drawn(seed: u64, sites: u16, faults_last: Duration) -> Losses {
         let random = &mut Pcg64Mcg::seed_from_u64(seed ^ 0x1055);
         let mut percent = |range| faults_last * random.random_range(range) / 100;
         let (begins, lasts, later) = (percent(10..90), percent(1..40), percent(1..40));
@@ -112,18 +122,26 @@ impl Loss {
         let site = random.random_range(0..sites);
         let loss = Loss { site, begins, ends };
         let again = |later| Loss { begins: ends + later, ends: ends + later + lasts, ..loss };
-        let losses = match random.random_range(0..6) {
+        let next = |loss: &Loss, soon| {
+            let (site, begins) = ((loss.site + 1) % sites, loss.ends + soon);
+            Loss { site, begins, ends: begins + lasts }
+        };
+        let all = match random.random_range(0..8) {
             0 => vec![loss, again(later)],
             3 => vec![loss, again(faults_last + later)],
             1 => vec![loss, Loss { site: (site + 1) % sites, ..loss }],
-            2 => {
-                let soon = later / 16;
-                let site = (site + 1) % sites;
-                vec![loss, Loss { site, begins: ends + soon, ends: ends + soon + lasts }]
+            2 => vec![loss, next(&loss, later / 16)],
+            4 | 5 => {
+                let second = next(&loss, later / 4);
+                vec![loss, second, next(&second, later / 16)]
             }
             _ => vec![loss],
         };
-        (losses, random.random_bool(0.5))
+        Losses {
+            all,
+            clients_die: random.random_bool(0.5),
+            are_messages_late: random.random_ratio(1, 3),
+        }
     }
 }
 
@@ -208,10 +226,16 @@ impl Trial {
         let dies_late = |fault: &Fault| matches!(fault, Fault::ClientDeath(client) if *client >= choices.clients);
         plan.faults.retain(|scheduled| !dies_late(&scheduled.fault));
         plan.faults.extend(more(choices.replicas, faults_last));
-        let (losses, clients_die) = match self.loses {
-            true => Loss::drawn(seed, choices.sites, faults_last),
-            false => (Vec::new(), false),
+        let Losses { all: losses, clients_die, are_messages_late } = match self.loses {
+            true => Losses::drawn(seed, choices.sites, faults_last),
+            false => Losses::default(),
         };
+        if are_messages_late {
+            let network = &mut plan.network;
+            network.extra_delay = faults_last;
+            network.reordering = network.reordering.max(0.02);
+            network.duplication = network.duplication.max(0.02);
+        }
         let configuration = plan.apply_to(configuration);
         let clients = choices.clients;
         let mut cluster = Cluster::<P>::new(configuration);

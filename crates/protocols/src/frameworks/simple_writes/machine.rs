@@ -220,7 +220,7 @@ impl<S: Stamp> StateMachine<Replica<S>> for Machine<S> {
                 if S::VERSIONS {
                     self.omitted += u64::from(omitted);
                     if let Some(serving) = &mut self.serving {
-                        self.released.extend(serving.applied(key, place, replaced));
+                        self.released.extend(serving.applied(key, place, replaced, now));
                     }
                 }
                 let is_waited_for = self.waiting.front().is_some_and(|(first, _)| *first == slot);

@@ -17,7 +17,7 @@ use crate::frameworks::stamp_clock::{StampClock, ahead};
 /// How long overwritten versions are kept at most, if the settings do not say longer.
 const KEPT_FOR: Duration = Duration::from_secs(1);
 /// How long they are kept at least, if they do not take too much room.
-const KEPT_FOR_AT_LEAST: Duration = Duration::from_millis(100);
+const KEPT_FOR_AT_LEAST: Duration = Duration::from_millis(25);
 
 /// How old the states were that were read lately. Versions are kept for twice as long: what is kept and never read costs
 /// memory that is in no cache, and so time.
@@ -187,8 +187,11 @@ impl<S: Stamp> Serving<S> {
         key: &Key,
         place: Versionstamp,
         replaced: Option<Latest>,
+        now: Timestamp,
     ) -> Vec<Client<S>> {
         if let Some(version) = replaced {
+            // Now, so that later values take the room of what has expired, which is perhaps in a cache.
+            self.expire(now);
             self.overwritten.add(key, version, place);
         }
         let parked = self.pending.remove(key).unwrap_or_default();
@@ -264,7 +267,7 @@ mod tests {
             serving.begin(&key, stamp, now);
             let place = serving.place(stamp, bound, now);
             let before = Latest { value: None, stamp: begun_at, place: begun_at };
-            serving.applied(&key, place, Some(before));
+            serving.applied(&key, place, Some(before), now);
             serving.expire(now + ms(400));
             assert_eq!(serving.overwritten() == 1, is_kept, "{age:?}");
         }
