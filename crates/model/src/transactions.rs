@@ -28,6 +28,8 @@ pub enum Operation {
     Get {
         /// The key to read.
         key: Key,
+        /// The program will write the key. This is a hint: a protocol may keep others from the key meanwhile.
+        for_update: bool,
     },
     /// A write that the running program has made. It is a hint, sent as soon as the program waits for something. A
     /// protocol may show the write to other transactions at once, or wait for the commit.

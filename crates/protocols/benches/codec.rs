@@ -15,6 +15,7 @@ fn shot(reads: u64, writes: u64) -> Message {
         txn: Version { timestamp_us: 1_790_000_000_000_000, coordinator: NodeId(70_000) },
         number: 1,
         reads: (0..reads).map(key).collect(),
+        for_update: 0,
         writes: (0..writes)
             .map(|number| Write { key: key(number), value: value.clone() })
             .collect(),

@@ -72,7 +72,7 @@ impl Actor for Client {
 impl Coordinate<Transactions> for Client {
     fn on_operation(&mut self, txn: TxnId, operation: Operation, cx: &mut Context<'_, Self>) {
         match operation {
-            Operation::Get { key } => {
+            Operation::Get { key, .. } => {
                 self.version += 1;
                 let version = Version { timestamp_us: self.version, coordinator: cx.id() };
                 cx.output((txn, Output::Began(version)));

@@ -71,7 +71,9 @@ impl Workload for Bank {
                 _ => None,
             });
             let keys: Vec<u64> = keys.collect();
-            let values = transaction.get_many(keys.iter().map(|key| number::key(*key, 8))).await?;
+            let reads = transaction.get_many(keys.iter().map(|key| number::key(*key, 8)));
+            let is_transfer = plan.len() > keys.len();
+            let values = reads.for_update(..if is_transfer { 2 } else { 0 }).await?;
             let mut done: Vec<MicroOperation> = keys
                 .iter()
                 .zip(&values)

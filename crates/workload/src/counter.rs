@@ -43,7 +43,7 @@ impl Workload for Counter {
             let MicroOperation::Read { key, .. } = plan[0] else {
                 unreachable!("a counter is read first")
             };
-            let old = transaction.get(number::key(key, 8)).await?;
+            let old = transaction.get_for_update(number::key(key, 8)).await?;
             let count = old.as_ref().map_or(0, number::number);
             transaction.put(number::key(key, 8), number::value(count + 1, 8));
             Ok(if record { fill(plan, &[old]) } else { Vec::new() })

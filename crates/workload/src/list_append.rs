@@ -64,13 +64,19 @@ impl ListAppend {
     }
 
     /// The elements of a list, its present key, and its other key.
-    async fn find(&self, transaction: &Transaction, key: u64) -> Result<Found, Abort> {
+    async fn find(
+        &self,
+        transaction: &Transaction,
+        key: u64,
+        for_update: bool,
+    ) -> Result<Found, Abort> {
         let [here, there] = [key, key | ELSEWHERE].map(|key| number::key(key, 8));
+        let keys = if self.moves { vec![&here, &there] } else { vec![&here] };
+        let updated = if for_update { keys.len() } else { 0 };
+        let lists = transaction.get_many(keys).for_update(..updated).await?;
         if !self.moves {
-            let list = decode(&transaction.get(&here).await?);
-            return Ok(Found { list, here, there });
+            return Ok(Found { list: decode(&lists[0]), here, there });
         }
-        let lists = transaction.get_many([&here, &there]).await?;
         // A list is never at both keys. If it seems to be, both contents are shown.
         let list = lists.iter().flat_map(decode).collect();
         Ok(match lists[1] {
@@ -120,7 +126,8 @@ impl Workload for ListAppend {
             for operation in plan.operations() {
                 match operation {
                     MicroOperation::Append { key, element } => {
-                        let Found { mut list, here, there } = self.find(&transaction, *key).await?;
+                        let Found { mut list, here, there } =
+                            self.find(&transaction, *key, true).await?;
                         list.push(*element);
                         if self.moves && element.is_multiple_of(APPENDS_TO_MOVE) {
                             transaction.delete(here);
@@ -131,7 +138,7 @@ impl Workload for ListAppend {
                         done.push(operation.clone());
                     }
                     MicroOperation::Read { key, .. } => {
-                        let list = self.find(&transaction, *key).await?.list;
+                        let list = self.find(&transaction, *key, false).await?.list;
                         let result = ReadResult::List(list);
                         done.push(MicroOperation::Read { key: *key, result });
                     }

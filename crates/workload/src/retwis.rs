@@ -107,7 +107,10 @@ impl Workload for Retwis {
                 MicroOperation::Read { key, .. } => Some(*key),
                 _ => None,
             });
-            let values = transaction.get_many(keys.map(key)).await?;
+            let reads = transaction.get_many(keys.map(key));
+            // The first keys are written, too.
+            let writes = plan.iter().filter(|operation| !operation.is_read()).count();
+            let values = reads.for_update(..writes).await?;
             for (i, operation) in plan[values.len()..].iter().enumerate() {
                 if let MicroOperation::Write { key: written, value } = operation {
                     let old = values.get(i).and_then(Option::as_ref).map_or(0, number::number);

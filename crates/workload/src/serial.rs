@@ -70,7 +70,7 @@ impl State {
                 self.asked.push(if only_reads { "begin to read" } else { "begin" });
                 vec![Output::Began(version)]
             }
-            Operation::Get { key } => vec![self.get(key)],
+            Operation::Get { key, .. } => vec![self.get(key)],
             Operation::Put(_)
             | Operation::Rollback
             | Operation::Inquire { .. }

@@ -140,10 +140,10 @@ impl Coordinate<Transactions> for Coordinator {
         }
         let open = self.open.get_mut(&txn.0).expect("it was just opened");
         match operation {
-            Operation::Get { key } if key.as_bytes().starts_with(BATCH.as_bytes()) => {
+            Operation::Get { key, .. } if key.as_bytes().starts_with(BATCH.as_bytes()) => {
                 return self.batch.push((txn, key));
             }
-            Operation::Get { key } => open.reads.push(key),
+            Operation::Get { key, .. } => open.reads.push(key),
             Operation::Begin { .. }
             | Operation::Put(_)
             | Operation::Inquire { .. }

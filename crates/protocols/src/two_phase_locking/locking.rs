@@ -51,7 +51,7 @@ struct Want {
     key: Key,
     /// What it writes; none if it reads.
     write: Option<Option<Value>>,
-    /// Whether it reads for a program that may write.
+    /// Whether it reads what the transaction may write later.
     may_write: bool,
 }
 
@@ -66,20 +66,6 @@ fn mode(write: Option<&Option<Value>>) -> LockMode {
         Some(_) => LockMode::Exclusive,
         None => LockMode::Shared,
     }
-}
-
-/// Writes come first, as a read needs nothing more than they do.
-fn wants(shot: &Shot) -> impl Iterator<Item = Want> {
-    let number = shot.number;
-    let writes = shot.writes.iter().map(move |write| Want {
-        shot: number,
-        key: write.key.clone(),
-        write: Some(write.value.clone()),
-        may_write: false,
-    });
-    let read =
-        move |key: &Key| Want { shot: number, key: key.clone(), write: None, may_write: false };
-    writes.chain(shot.reads.iter().map(read))
 }
 
 impl Txn {
@@ -138,6 +124,28 @@ impl<const WAITS: bool> Locking<WAITS> {
         self.txns.get_mut(&txn).unwrap_or_else(|| panic!("transaction {txn} has locked nothing"))
     }
 
+    /// What a shot needs. Writes come first, as a read needs nothing more than they do.
+    ///
+    /// Reads for update need exclusive locks. Without waiting they do not: where two read a key, one of them can still write
+    /// it, if the other one only reads or is refused over another key, and both would be refused sooner and pause longer.
+    fn wants(shot: &Shot) -> impl Iterator<Item = Want> {
+        let number = shot.number;
+        let writes = shot.writes.iter().map(move |write| Want {
+            shot: number,
+            key: write.key.clone(),
+            write: Some(write.value.clone()),
+            may_write: false,
+        });
+        let for_update = if WAITS { shot.for_update as usize } else { 0 };
+        let read = move |(place, key): (usize, &Key)| Want {
+            shot: number,
+            key: key.clone(),
+            write: None,
+            may_write: place < for_update,
+        };
+        writes.chain(shot.reads.iter().enumerate().map(read))
+    }
+
     fn needs_no_lock(&self, want: &Want) -> bool {
         want.mode() == LockMode::Shared && self.mutation.is(Mutation::ReadsUnlocked)
     }
@@ -149,7 +157,7 @@ impl<const WAITS: bool> Locking<WAITS> {
     /// Takes the locks that a shot needs; else the key of the first that can't be had without waiting.
     fn lock_at_once(&mut self, shot: &Shot, desk: &mut Desk<'_>) -> Result<(), Key> {
         let txn = shot.txn;
-        for want in wants(shot) {
+        for want in Self::wants(shot) {
             if !self.needs_no_lock(&want) && !self.locks.try_lock(&want.key, txn, want.mode()) {
                 return Err(want.key);
             }
@@ -161,7 +169,7 @@ impl<const WAITS: bool> Locking<WAITS> {
     /// Takes the locks that a shot needs, or waits for them.
     fn lock_or_wait(&mut self, shot: &Shot, desk: &mut Desk<'_>) {
         let (txn, number) = (shot.txn, shot.number);
-        self.request(txn, wants(shot), desk);
+        self.request(txn, Self::wants(shot), desk);
         let own = self.txn(txn);
         match own.wants.iter().any(|want| want.shot == number) {
             true => own.shots.push(number),

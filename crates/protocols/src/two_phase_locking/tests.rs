@@ -69,6 +69,12 @@ impl<C: Control> Only<C> {
         self.request(Request::Shot(shot(us, number, reads, writes)))
     }
 
+    /// Reads keys that the transaction is going to write.
+    fn read_for_update(&mut self, us: u64, number: u16, reads: &[&str]) -> Vec<Told> {
+        let for_update = reads.len() as u32;
+        self.request(Request::Shot(Shot { for_update, ..shot(us, number, reads, &[]) }))
+    }
+
     fn last(&mut self, us: u64, reads: &[&str], writes: &[&str]) -> Vec<Told> {
         let participants = Some(Arc::from([0]));
         self.request(Request::Shot(Shot { participants, ..shot(us, 9, reads, writes) }))
@@ -104,6 +110,7 @@ fn shot(us: u64, number: u16, reads: &[&str], writes: &[&str]) -> Shot {
         txn: txn(us),
         number,
         reads: reads.iter().map(|key| Key::from(*key)).collect(),
+        for_update: 0,
         writes: writes.iter().map(write).collect(),
         participants: None,
     }
@@ -313,4 +320,29 @@ fn a_new_leader_answers_what_was_read_under_locks_that_it_has_taken_over() {
     only.restart();
     assert_eq!(only.last(5, &["x"], &["x"]), [Told::Ready(5, 5, some(&["1"]))]);
     assert_eq!(only.shot(1_000_000, 1, &["x"], &[]), [refused(1_000_000, "x")]);
+}
+
+#[test]
+fn who_reads_for_update_waits_for_others_who_do_and_aborts_nobody() {
+    let mut only = WoundWait::new();
+    assert_eq!(only.read_for_update(1, 1, &["x"]), [found(1, &[""])]);
+    assert_eq!(only.read_for_update(2, 1, &["x"]), [], "it waits");
+    assert_eq!(only.shot(1, 2, &[], &["x"]), [found(1, &[])], "it has the lock");
+    assert_eq!(only.last(1, &[], &[]), [Told::Ready(1, 1, Vec::new())]);
+    assert_eq!(only.commit(1, 1), [found(2, &["1"])]);
+    only.end(2, Decision::Abort);
+    // Those who only read share the lock, and the younger one is aborted when the older one writes.
+    assert_eq!(only.shot(3, 1, &["x"], &[]), [found(3, &["1"])]);
+    assert_eq!(only.shot(4, 1, &["x"], &[]), [found(4, &["1"])]);
+    assert_eq!(only.shot(3, 2, &[], &["x"]), [found(3, &[])]);
+    assert_eq!(only.last(4, &[], &["x"]), [refused(4, "x")]);
+}
+
+#[test]
+fn without_waiting_reads_for_update_share_their_lock() {
+    let mut only = NoWait::new();
+    assert_eq!(only.read_for_update(1, 1, &["x"]), [found(1, &[""])]);
+    assert_eq!(only.read_for_update(2, 1, &["x"]), [found(2, &[""])]);
+    assert_eq!(only.last(1, &[], &["x"]), [refused(1, "x")]);
+    assert_eq!(only.last(2, &[], &["x"]), [Told::Ready(2, 2, Vec::new())]);
 }

@@ -29,8 +29,8 @@ struct State {
     /// Every read of this attempt, by any run. Entries are never removed, so positions stay valid.
     reads: IndexMap<Key, Read, FixedState>,
     run: Run,
-    /// Reads that the program has requested and that the coordinator does not have yet.
-    requests: Vec<Key>,
+    /// Reads that the program has requested and that the coordinator does not have yet, and whether they are for update.
+    requests: Vec<(Key, bool)>,
     /// Keys written since writes were last announced to the coordinator.
     unannounced: Vec<Key>,
     signals: Signals,
@@ -177,7 +177,7 @@ impl Attempt {
     pub(crate) fn poll_read(
         &self,
         number: u32,
-        key: &Key,
+        (key, for_update): (&Key, bool),
         cx: &mut Context<'_>,
     ) -> Poll<Result<Option<Value>, Abort>> {
         if let Err(error) = self.limits.check_key(key) {
@@ -191,8 +191,14 @@ impl Attempt {
         if let Some(value) = run.writes.get(key) {
             return Poll::Ready(Ok(value.clone()));
         }
-        let position = reads.get_index_of(key).unwrap_or_else(|| {
-            requests.push(key.clone());
+        let known = reads.get_index_of(key);
+        if known.is_some() && for_update {
+            // It may have been requested otherwise just before.
+            let before = requests.iter_mut().filter(|(other, _)| other == key);
+            before.for_each(|(_, for_update)| *for_update = true);
+        }
+        let position = known.unwrap_or_else(|| {
+            requests.push((key.clone(), for_update));
             *requested_in_re_executions += u32::from(number > 1);
             reads.insert_full(key.clone(), Read::default()).0
         });
@@ -250,7 +256,8 @@ impl Attempt {
                 operations.push(Operation::Put(Write { key, value }));
             }
         }
-        operations.extend(requests.drain(..).map(|key| Operation::Get { key }));
+        let get = |(key, for_update)| Operation::Get { key, for_update };
+        operations.extend(requests.drain(..).map(get));
     }
 
     /// The commit of the finished run, without its writes if `writes` is false. Returns `None` if one of its reads has

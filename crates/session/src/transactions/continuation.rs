@@ -102,7 +102,7 @@ where
                 None => {}
             }
             let frame = self.frames.last().expect("a step that is not the last one made a read");
-            match attempt.poll_read(self.run, &frame.key, cx) {
+            match attempt.poll_read(self.run, (&frame.key, false), cx) {
                 Poll::Ready(Ok(value)) => {
                     let context = frame.context.clone();
                     self.next = Some((frame.continuation)(&self.step(attempt), context, value));

@@ -36,7 +36,8 @@ impl Script {
     /// The operations since the last call, one line each.
     fn all_asked(&self) -> Vec<String> {
         let line = |operation| match operation {
-            Operation::Get { key } => format!("get {key}"),
+            Operation::Get { key, for_update: false } => format!("get {key}"),
+            Operation::Get { key, for_update: true } => format!("get {key} for update"),
             Operation::Put(write) => format!("put {} {:?}", write.key, write.value),
             Operation::Commit { reads, writes } => {
                 let reads: Vec<_> = reads.iter().map(|read| &read.key).collect();
@@ -112,6 +113,41 @@ fn a_rewound_program_reads_from_memory_and_requests_only_new_keys() {
     assert_eq!(runs.load(Ordering::Relaxed), 2);
     assert_eq!(footprint.reads[0], read("a", 3, "2"));
     assert_eq!(footprint.reads_sent_by_re_executions, 1);
+}
+
+#[test]
+fn reads_for_update_are_requested_as_such_unless_the_transaction_has_read_the_key() {
+    let (script, keyspace) = Script::new();
+    let mut transaction = Box::pin(keyspace.transact(|tx| async move {
+        tx.get("a").await?;
+        let others = tx.get_many(["b", "c", "d", "e"]).for_update(1..2).for_update(3..);
+        let first = tx.get_for_update("a");
+        tx.put("w", "1");
+        first.await?;
+        tx.get_for_update("w").await?;
+        others.await
+    }));
+    assert!(poll(&mut transaction).is_pending());
+    assert_eq!(script.asked(), ["get a"]);
+    script.tell(0, Output::Began(version(9)));
+    script.tell(0, Output::Value(read("a", 1, "1")));
+    assert!(poll(&mut transaction).is_pending());
+    let gets = ["get b", "get c for update", "get d", "get e for update"];
+    assert_eq!(script.asked()[1..], gets, "a was read, and w was written");
+}
+
+#[test]
+fn a_read_becomes_one_for_update_as_long_as_it_is_not_requested() {
+    let (script, keyspace) = Script::new();
+    let mut transaction = Box::pin(keyspace.transact(|tx| async move {
+        let mut plain = Box::pin(tx.get("a"));
+        let other = Box::pin(tx.get("b"));
+        assert!(poll(&mut plain).is_pending());
+        tx.get_for_update("a").await?;
+        other.await
+    }));
+    assert!(poll(&mut transaction).is_pending());
+    assert_eq!(script.asked(), ["get a for update"]);
 }
 
 #[test]

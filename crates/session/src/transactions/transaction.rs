@@ -1,6 +1,7 @@
 //! A program's handle to its transaction.
 
 use core::future::Future;
+use core::ops::RangeBounds;
 use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
 use std::sync::Arc;
@@ -30,7 +31,16 @@ impl Transaction {
 
     /// Reads a key; `None` if it is absent. A key that this transaction has written reads as written.
     pub fn get(&self, key: impl Into<Key>) -> Get {
-        Get { transaction: self.clone(), key: key.into() }
+        Get { transaction: self.clone(), key: key.into(), for_update: false }
+    }
+
+    /// Reads a key that this transaction is going to write. The result is that of [`Transaction::get`].
+    ///
+    /// A protocol whose transactions wait for locks takes the lock for writing at once. With [`Transaction::get`], two
+    /// transactions can both read a key, and then one of them has to be aborted when both want to write it. Other protocols
+    /// read as they always do. If the transaction has read the key before, that read stays as it was.
+    pub fn get_for_update(&self, key: impl Into<Key>) -> Get {
+        Get { for_update: true, ..self.get(key) }
     }
 
     /// Reads several keys at once, in parallel; the values come in the order of the keys.
@@ -40,6 +50,7 @@ impl Transaction {
             transaction: self.clone(),
             values: Vec::with_capacity(keys.len()),
             keys,
+            for_update: Vec::new(),
             asked: false,
         }
     }
@@ -61,13 +72,15 @@ impl Transaction {
 pub struct Get {
     transaction: Transaction,
     key: Key,
+    for_update: bool,
 }
 
 impl Future for Get {
     type Output = Result<Option<Value>, Abort>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.transaction.attempt.poll_read(self.transaction.run, &self.key, cx)
+        let read = (&self.key, self.for_update);
+        self.transaction.attempt.poll_read(self.transaction.run, read, cx)
     }
 }
 
@@ -76,24 +89,38 @@ impl Future for Get {
 pub struct GetMany {
     transaction: Transaction,
     keys: Vec<Key>,
+    /// Which keys are read for update; none of those that it has no place for.
+    for_update: Vec<bool>,
     /// The values of the first keys, up to the first one that is missing.
     values: Vec<Option<Value>>,
     /// Whether all keys have been asked for.
     asked: bool,
 }
 
+impl GetMany {
+    /// Reads the keys at these places as [`Transaction::get_for_update`] does. The first key has place 0.
+    pub fn for_update(mut self, places: impl RangeBounds<usize>) -> GetMany {
+        self.for_update.resize(self.keys.len(), false);
+        for (place, for_update) in self.for_update.iter_mut().enumerate() {
+            *for_update |= places.contains(&place);
+        }
+        self
+    }
+}
+
 impl Future for GetMany {
     type Output = Result<Vec<Option<Value>>, Abort>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let GetMany { transaction: Transaction { attempt, run }, keys, values, asked } =
-            self.get_mut();
+        let GetMany { transaction, keys, for_update, values, asked } = self.get_mut();
+        let Transaction { attempt, run } = transaction;
         // All keys are requested together. After that only the first missing value wakes the task. Values before it are
         // not polled again, and values after it not yet.
         let mut nobody = Context::from_waker(Waker::noop());
         for (i, key) in keys.iter().enumerate().skip(values.len()) {
             let is_next = i == values.len();
-            match attempt.poll_read(*run, key, if is_next { cx } else { &mut nobody }) {
+            let read = (key, for_update.get(i).is_some_and(|for_update| *for_update));
+            match attempt.poll_read(*run, read, if is_next { cx } else { &mut nobody }) {
                 Poll::Ready(Ok(value)) if is_next => values.push(value),
                 Poll::Ready(Ok(_)) => {}
                 Poll::Ready(Err(abort)) => return Poll::Ready(Err(abort)),

@@ -170,10 +170,10 @@ impl Coordinate<Transactions> for Coordinator {
             Open { version, reads: Vec::new(), writes: None, stored, attempt: 0 }
         });
         match operation {
-            Operation::Get { key } if key.as_bytes().starts_with(BATCH.as_bytes()) => {
+            Operation::Get { key, .. } if key.as_bytes().starts_with(BATCH.as_bytes()) => {
                 return self.batch.push((txn, key));
             }
-            Operation::Get { key } => open.reads.push(key),
+            Operation::Get { key, .. } => open.reads.push(key),
             Operation::Begin { .. } | Operation::Put(_) => return,
             Operation::Commit { writes, .. } if writes.is_empty() => {
                 self.open.remove(&txn);

@@ -20,14 +20,14 @@ pub(super) async fn run(tpcc: &Tpcc, tx: &Transaction, request: &Delivery) -> Re
     let Delivery { warehouse: w, carrier, date } = *request;
     let districts = 1..=tpcc.scale.districts;
     let oldest: Vec<RowKey> = districts.clone().map(|d| RowKey::oldest_undelivered(w, d)).collect();
-    let values = tpcc.read(tx, &oldest).await?;
+    let values = tpcc.read_for_update(tx, &oldest).await?;
     let mut orders = Vec::with_capacity(oldest.len());
     for (d, (row, value)) in districts.zip(oldest.iter().zip(&values)) {
         let number: OrderNumber = decode(*row, value)?;
         orders.push((d, number, RowKey::order(w, d, number)));
     }
     let rows: Vec<RowKey> = orders.iter().map(|(_, _, row)| *row).collect();
-    let values = tpcc.read(tx, &rows).await?;
+    let values = tpcc.read_for_update(tx, &rows).await?;
 
     let mut delivered = Vec::with_capacity(orders.len());
     let mut rows = Vec::new();
@@ -46,7 +46,7 @@ pub(super) async fn run(tpcc: &Tpcc, tx: &Transaction, request: &Delivery) -> Re
         tx.put(RowKey::new_order(w, district, number), DELIVERED);
         tx.put(row, encode(&Order { carrier: Some(carrier), ..order }));
     }
-    let values = tpcc.read(tx, &rows).await?;
+    let values = tpcc.read_for_update(tx, &rows).await?;
     for &Delivered { order, place } in &delivered {
         let mut amount = 0;
         for place in place + 1..=place + usize::from(order.lines) {

@@ -40,7 +40,7 @@ use foldhash::quality::FixedState;
 use rand_pcg::Pcg64Mcg;
 use serried_history::{MicroOperation, ReadResult};
 use serried_model::{Key, Value};
-use serried_session::{Abort, Footprint, Transaction, TransactionKeyspace};
+use serried_session::{Abort, Footprint, GetMany, Transaction, TransactionKeyspace};
 
 use initial::Initial;
 use key::RowKey;
@@ -82,7 +82,21 @@ impl Tpcc {
 
     /// Reads rows together. Rows that were never written have their initial values.
     async fn read(&self, tx: &Transaction, rows: &[RowKey]) -> Result<Vec<Option<Value>>, Abort> {
-        let mut values = tx.get_many(rows.iter().copied()).await?;
+        self.found(rows, tx.get_many(rows.iter().copied())).await
+    }
+
+    /// The same for rows that are all written afterwards.
+    async fn read_for_update(
+        &self,
+        tx: &Transaction,
+        rows: &[RowKey],
+    ) -> Result<Vec<Option<Value>>, Abort> {
+        self.found(rows, tx.get_many(rows.iter().copied()).for_update(..)).await
+    }
+
+    /// What these reads of rows find.
+    async fn found(&self, rows: &[RowKey], reads: GetMany) -> Result<Vec<Option<Value>>, Abort> {
+        let mut values = reads.await?;
         for (row, value) in rows.iter().zip(&mut values) {
             if value.is_none() {
                 *value = self.initial.value(*row);

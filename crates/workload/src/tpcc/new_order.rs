@@ -36,7 +36,9 @@ pub(super) async fn run(
     let stocks = lines.iter().map(|line| RowKey::stock(line.supplier, line.item));
     let rows: Vec<RowKey> =
         [warehouse, district, customer].into_iter().chain(items).chain(stocks).collect();
-    let values = tpcc.read(tx, &rows).await?;
+    // The district and the stocks are written afterwards.
+    let reads = tx.get_many(rows.iter().copied()).for_update(1..2).for_update(3 + lines.len()..);
+    let values = tpcc.found(&rows, reads).await?;
     let (item_values, stock_values) = values[3..].split_at(lines.len());
     if item_values.iter().any(Option::is_none) {
         return Err(RolledBack("an item of the order does not exist").into());

@@ -31,7 +31,10 @@ pub(super) async fn run(tpcc: &Tpcc, tx: &Transaction, request: &Payment) -> Res
     let Payment { warehouse: w, district: d, customer: who, amount, date } = *request;
     let (warehouse, district) = (RowKey::warehouse(w), RowKey::district(w, d));
     let found_by = found_by(&who);
-    let values = tpcc.read(tx, &[warehouse, district, found_by]).await?;
+    let rows = [warehouse, district, found_by];
+    // All three are written afterwards, unless the last one is an index of customers.
+    let written = if matches!(who.by, By::Number(_)) { 3 } else { 2 };
+    let values = tpcc.found(&rows, tx.get_many(rows).for_update(..written)).await?;
     // The most contended rows come first, because writes before the next read can be seen at once.
     let warehouse_row: Warehouse = decode(warehouse, &values[0])?;
     let district_row: District = decode(district, &values[1])?;
@@ -48,7 +51,7 @@ pub(super) async fn run(tpcc: &Tpcc, tx: &Transaction, request: &Payment) -> Res
     let value = match who.by {
         By::Number(_) => &values[2],
         By::Name(_) => {
-            read = tpcc.read(tx, &[customer]).await?;
+            read = tpcc.read_for_update(tx, &[customer]).await?;
             &read[0]
         }
     };

@@ -40,6 +40,7 @@ pub(crate) fn shot(us: u64, number: u16, reads: &[&str], writes: &[&str]) -> Sho
         txn: txn(us),
         number,
         reads: reads.iter().map(|key| Key::from(*key)).collect(),
+        for_update: 0,
         writes: writes.iter().map(write).collect(),
         participants: None,
     }

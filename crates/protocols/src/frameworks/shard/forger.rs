@@ -96,7 +96,8 @@ impl Forger {
                 let write = |key| Write { key, value: Some(Value::from("new")) };
                 let writes = self.keys().into_iter().map(write).collect();
                 let (reads, participants) = (self.keys(), self.participants());
-                Request::Shot(Shot { txn, number, reads, writes, participants })
+                let for_update = self.below(3) as u32;
+                Request::Shot(Shot { txn, number, reads, for_update, writes, participants })
             }
         }
     }

@@ -122,6 +122,8 @@ pub struct Shot {
     pub number: u16,
     /// The keys to read, before the shot's writes.
     pub reads: Vec<Key>,
+    /// How many of the reads, from the first on, are of keys that the transaction is going to write.
+    pub for_update: u32,
     /// The writes.
     pub writes: Vec<Write>,
     /// Set in the transaction's last shot at this shard: all shards that have a part of it, the

@@ -86,8 +86,11 @@ pub(super) fn to_client(from: NodeId, told: &Reply, group: &Group) -> bool {
     !from.is_coordinator() && node(from, group) && reply(told, group)
 }
 
-fn shot(Shot { txn, participants: last, .. }: &Shot, own: u16, group: &Group) -> bool {
-    version(*txn) && last.as_ref().is_none_or(|last| participants(last, own, group))
+fn shot(shot: &Shot, own: u16, group: &Group) -> bool {
+    let Shot { txn, reads, for_update, participants: last, .. } = shot;
+    version(*txn)
+        && *for_update as usize <= reads.len()
+        && last.as_ref().is_none_or(|last| participants(last, own, group))
 }
 
 /// `runs_calls` is whether the keyspace has procedures. Then its clients send other shots.
@@ -175,6 +178,7 @@ mod tests {
                 txn: Version { timestamp_us: 1, coordinator: client },
                 number: 0,
                 reads: Vec::new(),
+                for_update: 0,
                 writes: Vec::new(),
                 participants: None,
             };

@@ -252,7 +252,7 @@ impl Coordinate<Transactions> for Coordinator {
                 self.questions.get_at(txn, key, at, &self.group, cx)
             }
             (Operation::Rollback, _) if self.questions.forget(txn, cx) => {}
-            (Operation::Get { key }, Some(version)) => self.on_get(version, key, cx),
+            (Operation::Get { key, .. }, Some(version)) => self.on_get(version, key, cx),
             (Operation::Put(write), Some(version)) => self.on_put(version, write, cx),
             (Operation::Commit { reads, writes }, Some(version)) => {
                 self.on_commit(version, reads, writes, cx);

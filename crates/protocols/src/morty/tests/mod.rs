@@ -162,7 +162,7 @@ impl Net {
     }
 
     fn get(&mut self, client: u64, key: &str) {
-        self.operate(client, Operation::Get { key: Key::from(key) });
+        self.operate(client, Operation::Get { key: Key::from(key), for_update: false });
     }
 
     fn put(&mut self, client: u64, key: &str, value: &str) {

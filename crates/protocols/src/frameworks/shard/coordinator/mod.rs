@@ -405,7 +405,7 @@ impl<C: Control> Coordinate<Transactions> for Coordinator<C> {
                 let snapshot = has_no_parts.then(Snapshot::default);
                 self.txns.insert(txn, Txn::new(snapshot, cx.now()));
             }
-            Operation::Get { key } => self.get(txn, key),
+            Operation::Get { key, for_update } => self.get(txn, key, for_update),
             // Writes are sent when the transaction commits.
             Operation::Put(_) => {}
             Operation::Commit { writes, .. } => self.prepare(txn, writes, cx),
@@ -428,12 +428,12 @@ impl<C: Control> Coordinate<Transactions> for Coordinator<C> {
 }
 
 impl<C: Control> Coordinator<C> {
-    fn get(&mut self, txn: TxnId, key: Key) {
+    fn get(&mut self, txn: TxnId, key: Key, for_update: bool) {
         let Some(open) = self.txns.get_mut(&txn) else { return };
         if !matches!(open.phase, Phase::Running) {
             return;
         }
-        open.wanted.push(key);
+        open.wanted.push((key, for_update));
         if self.batch.last() != Some(&txn) {
             self.batch.push(txn);
         }

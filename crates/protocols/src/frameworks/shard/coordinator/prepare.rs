@@ -17,6 +17,8 @@ use super::{Coordinator, Cx};
 #[derive(Default)]
 struct Load {
     reads: Vec<Key>,
+    /// How many of the reads are for update. They come first.
+    for_update: u32,
     writes: Vec<Write>,
 }
 
@@ -39,14 +41,21 @@ impl<C: Control> Coordinator<C> {
     /// Sends the reads that the program has requested.
     pub(super) fn send_reads(&mut self, txn: TxnId, cx: &mut Cx<'_, C>) {
         let Some(open) = self.txns.get_mut(&txn) else { return };
-        let keys = core::mem::take(&mut open.wanted);
-        if keys.is_empty() {
+        let mut wanted = core::mem::take(&mut open.wanted);
+        if wanted.is_empty() {
             return;
         }
         if open.snapshot.is_some() {
+            let keys = wanted.into_iter().map(|(key, _)| key).collect();
             return self.read_snapshot(txn, keys, cx);
         }
-        let loads = self.loads(keys, Vec::new());
+        wanted.sort_by_key(|(_, for_update)| !for_update);
+        let mut loads: BTreeMap<u16, Load> = BTreeMap::new();
+        for (key, for_update) in wanted {
+            let load = loads.entry(self.leaders.group.partition_of(&key)).or_default();
+            load.for_update += u32::from(for_update);
+            load.reads.push(key);
+        }
         self.send_shots(txn, loads, None, cx);
     }
 
@@ -59,11 +68,11 @@ impl<C: Control> Coordinator<C> {
     ) {
         let version = self.assign_version(txn, loads.keys().copied(), cx);
         let sent_us = cx.clock().midpoint_us();
-        for (shard, Load { reads, writes }) in loads {
+        for (shard, Load { reads, for_update, writes }) in loads {
             let open = self.txns.get_mut(&txn).expect("it is open");
             let number = open.next_shot(shard);
             let participants = participants.cloned();
-            let shot = Shot { txn: version, number, reads, writes, participants };
+            let shot = Shot { txn: version, number, reads, for_update, writes, participants };
             open.asked.insert((shard, number), Asked { shot: shot.clone(), sent_us });
             cx.send(self.leaders.of(shard, 0), Message::Request(Request::Shot(shot)));
         }

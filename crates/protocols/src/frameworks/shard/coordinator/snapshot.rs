@@ -146,7 +146,7 @@ impl<C: Control> Coordinator<C> {
         match open.one_shot {
             true => self.one_shot(txn, keys, Vec::new(), cx),
             false => {
-                open.wanted = keys;
+                open.wanted = keys.into_iter().map(|key| (key, false)).collect();
                 self.send_reads(txn, cx);
             }
         }

@@ -67,7 +67,7 @@ fn a_snapshots_version_is_out_of_reach_of_open_transactions() {
     let group = Group::new(1, Duration::from_millis(1));
     let mut coordinator = client::<Queues<true>>(&group);
     let begin = |only_reads| Operation::Begin { only_reads };
-    let get = Operation::Get { key: Key::from("x") };
+    let get = Operation::Get { key: Key::from("x"), for_update: false };
     let open = version_of(&mut coordinator, (1, 0), vec![begin(false), get]);
     let commit = || Operation::Commit { reads: Vec::new(), writes: Vec::new() };
     for (txn, rounds) in [(2, 1), (3, 2), (4, 7)] {
@@ -154,7 +154,11 @@ fn forge_for<C: Control>() {
                         let (txn, only_reads) = (TxnId(open), forger.below(2) == 0);
                         coordinator.on_operation(txn, Operation::Begin { only_reads }, cx);
                         let key = keys[forger.below(2) as usize].clone();
-                        coordinator.on_operation(txn, Operation::Get { key }, cx);
+                        coordinator.on_operation(
+                            txn,
+                            Operation::Get { key, for_update: false },
+                            cx,
+                        );
                         coordinator.on_batch_end(cx);
                     }
                     1 => {
@@ -258,7 +262,7 @@ fn a_transaction_that_is_forgotten_while_it_is_committed_has_an_unknown_outcome(
         let key = Key::from("x");
         let operation = match commits {
             true => Operation::OneShot { reads: vec![], writes: vec![Write { key, value: None }] },
-            false => Operation::Get { key },
+            false => Operation::Get { key, for_update: false },
         };
         let operations = vec![Operation::Begin { only_reads: false }, operation];
         let txn = version_of(&mut coordinator, (1, 0), operations);

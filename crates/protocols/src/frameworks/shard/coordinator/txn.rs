@@ -32,8 +32,8 @@ pub(super) struct Txn {
     pub(super) snapshot: Option<Snapshot>,
     /// Whether its program is known as a whole. Then it commits as soon as its reads are answered.
     pub(super) one_shot: bool,
-    /// Keys that the program has requested and that were not yet sent to shards.
-    pub(super) wanted: Vec<Key>,
+    /// Keys that the program has requested and that were not yet sent to shards, and whether it will write them.
+    pub(super) wanted: Vec<(Key, bool)>,
     /// The shots that were sent and not answered, by shard and number.
     pub(super) asked: BTreeMap<(u16, u16), Asked>,
     /// The shards to which it has sent anything.

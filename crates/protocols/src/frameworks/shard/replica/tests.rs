@@ -86,7 +86,14 @@ impl<C: Control> Bench<C> {
         let write = Write { key: Key::from("x"), value: Some(Value::from("new")) };
         let participants: Option<Arc<[u16]>> = Some(Arc::new([0, 1]));
         let (reads, writes) = (Vec::new(), vec![write]);
-        self.ask(Request::Shot(Shot { txn: txn(after_us), number: 1, reads, writes, participants }))
+        self.ask(Request::Shot(Shot {
+            txn: txn(after_us),
+            number: 1,
+            reads,
+            for_update: 0,
+            writes,
+            participants,
+        }))
     }
 
     /// Reads `x` for a transaction without parts that begins `after_us` microseconds after now.
@@ -191,7 +198,8 @@ fn an_answer_before_durability_reports_no_known_slot() {
     bench.commit(txn(1), Stamp::assigned(txn(1)));
     let mut known = |number, participants: Option<Arc<[u16]>>| {
         let reads = if participants.is_some() { Vec::new() } else { vec![Key::from("y")] };
-        let shot = Shot { txn: txn(2), number, reads, writes: Vec::new(), participants };
+        let shot =
+            Shot { txn: txn(2), number, reads, for_update: 0, writes: Vec::new(), participants };
         match &bench.ask(Request::Shot(shot))[..] {
             [Reply::Executed(executed)] => executed.known,
             replies => panic!("{replies:?}"),
@@ -359,6 +367,7 @@ fn a_single_replica_answers_when_its_entries_are_durable() {
         txn: txn(600_000),
         number: 1,
         reads: vec![Key::from("y")],
+        for_update: 0,
         writes: Vec::new(),
         participants: None,
     };
@@ -374,7 +383,7 @@ fn open_transactions_are_bounded_and_can_end() {
     let read = |us| {
         let reads = vec![Key::from(u64::to_string(&us).as_str())];
         let (writes, participants) = (Vec::new(), None);
-        Request::Shot(Shot { txn: txn(us), number: 1, reads, writes, participants })
+        Request::Shot(Shot { txn: txn(us), number: 1, reads, for_update: 0, writes, participants })
     };
     let most = super::leader::OPEN_AT_MOST as u64;
     for us in 1..=most + 100 {
@@ -410,7 +419,14 @@ fn a_transaction_that_runs_too_long_is_refused_with_that_reason() {
     let mut bench = Bench::<Queues<false>>::new();
     let read = |number| {
         let (reads, writes) = (vec![Key::from("x")], Vec::new());
-        Request::Shot(Shot { txn: txn(1), number, reads, writes, participants: None })
+        Request::Shot(Shot {
+            txn: txn(1),
+            number,
+            reads,
+            for_update: 0,
+            writes,
+            participants: None,
+        })
     };
     bench.ask(read(1));
     let limit_ms = Settings::default().truncation_lag_ms;

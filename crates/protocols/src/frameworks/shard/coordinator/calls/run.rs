@@ -176,6 +176,7 @@ impl Run {
                 txn,
                 number: part.shots,
                 reads: Vec::new(),
+                for_update: 0,
                 writes: Vec::new(),
                 participants: participants.clone(),
             };

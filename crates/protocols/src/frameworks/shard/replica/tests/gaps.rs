@@ -16,6 +16,7 @@ fn last(after_us: u64, backup: u16, reads: &[&str], writes: &[&str]) -> Request 
         txn: txn(after_us),
         number: 1,
         reads: reads.iter().map(|key| Key::from(*key)).collect(),
+        for_update: 0,
         writes: writes.iter().map(write).collect(),
         participants: Some(if backup == 0 { Arc::new([0]) } else { Arc::new([1, 0]) }),
     })

@@ -54,7 +54,10 @@ impl<C: Control> Trio<C> {
         let write = Write { key: Key::from(key), value: Some(Value::from("new")) };
         let participants: Option<Arc<[u16]>> = Some(Arc::new([0, 1]));
         let (txn, reads, writes) = (txn(after_us), Vec::new(), vec![write]);
-        self.ask(member, Request::Shot(Shot { txn, number: 1, reads, writes, participants }))
+        self.ask(
+            member,
+            Request::Shot(Shot { txn, number: 1, reads, for_update: 0, writes, participants }),
+        )
     }
 
     pub(super) fn commit(&mut self, member: u64, after_us: u64) -> Vec<Reply> {
@@ -204,7 +207,8 @@ fn requests_wait_in_bounded_number_if_the_log_is_full() {
         let write = Write { key: Key::from(more.to_string().as_str()), value: None };
         let participants: Option<Arc<[u16]>> = Some(Arc::new([0, 1]));
         let (reads, writes) = (Vec::new(), vec![write]);
-        let shot = Shot { txn: txn(us + more), number: 1, reads, writes, participants };
+        let shot =
+            Shot { txn: txn(us + more), number: 1, reads, for_update: 0, writes, participants };
         trio.network.push_back((CLIENT, NodeId(0), Message::Request(Request::Shot(shot))));
         trio.settle();
         assert!(trio.gauge(0, "unproposed") <= 1);
@@ -231,6 +235,7 @@ fn a_repeated_shot_is_not_admitted_while_its_refusal_is_on_its_way() {
         txn,
         number: 1,
         reads: Vec::new(),
+        for_update: 0,
         writes: vec![write],
         participants: Some(Arc::new([0, 1])),
     };
