@@ -274,6 +274,29 @@ mod tests {
     }
 
     #[test]
+    fn a_write_drops_what_has_expired() {
+        let settings = Settings::default();
+        let mut now = Timestamp(1_000_000);
+        let mut serving = Serving::<Versionstamp>::new(
+            Versionstamp(100),
+            Versionstamp::ZERO,
+            now,
+            &settings,
+            Mutated::NONE,
+        );
+        let (bound, key) = (Versionstamp(u64::MAX >> 1), Key::from("x"));
+        for _ in 0..5 {
+            let stamp = serving.stamp(Versionstamp::ZERO, 0, now);
+            serving.begin(&key, stamp, now);
+            let place = serving.place(stamp, bound, now);
+            let before = Latest { value: None, stamp: place, place };
+            serving.applied(&key, place, Some(before), now);
+            assert_eq!(serving.overwritten(), 1);
+            now = now + 2 * KEPT_FOR;
+        }
+    }
+
+    #[test]
     fn what_is_applied_late_is_placed_below_the_bound_and_shown() {
         let settings = Settings::default();
         let (at, ahead) = (Timestamp(1_000_000), ahead(&settings));
