@@ -169,3 +169,32 @@ fn a_session_of_an_era_that_is_not_known_here_waits_until_it_is() {
     ship(&mut net, 1);
     assert!(matches!(answers(&mut net)[..], [(5, Answer::Clock(_))]));
 }
+
+#[test]
+fn what_a_site_had_sent_in_a_former_life_is_not_received() {
+    let mut net = site(1);
+    let place = |number: u64| Versionstamp(number << 20);
+    // Up to where the first partition then says it has received what the other site has sent.
+    let mut ship = |era: u32, after: u64| {
+        for partition in [0, 1] {
+            let (runs, cut) = (Vec::new(), vec![Versionstamp::ZERO; 2]);
+            let (after, to) = (place(after), place(after + 1));
+            let ship = Across::Ship { epoch: 1, after, to, runs, cut };
+            let own = NodeId::replica(partition, 0);
+            net.deliver(across(counterpart(partition), own, [0, era], ship));
+        }
+        net.pass(Duration::from_millis(50));
+        let told = core::mem::take(&mut net.delivered).into_iter().filter_map(|told| match told {
+            (_, to, Message::Across { across: Across::Shipped { to: received, .. }, .. }) => {
+                (to == counterpart(0)).then_some(received)
+            }
+            _ => None,
+        });
+        told.max()
+    };
+    // The first message of a new era has the loss noted.
+    ship(1, 0);
+    assert_eq!(ship(1, 0), Some(place(1)));
+    assert_eq!(ship(0, 1), None);
+    assert_eq!(ship(1, 1), Some(place(2)));
+}
