@@ -10,7 +10,7 @@ use serried_model::{Key, NodeId, TxnId, Version, Write};
 
 use super::super::control::Control;
 use super::super::forger::{Forger, NOW_US};
-use super::super::message::{Decision, Executed, Found, Message, Refusal, Reply};
+use super::super::message::{Decision, Executed, Found, Message, Refusal, Reply, Request};
 use super::super::replica::Replica;
 use super::super::stamp::{Stamp, Validity};
 use super::{Coordinator, Timer};
@@ -76,6 +76,36 @@ fn a_snapshots_version_is_out_of_reach_of_open_transactions() {
         assert!(read.timestamp_us >= NOW_US + us);
         assert_ne!((read.timestamp_us - open.timestamp_us) % Stamp::LANES, 0);
     }
+}
+
+#[test]
+fn each_shard_is_sent_its_reads_for_update_first_and_how_many_there_are() {
+    let group = Group::new(1, Duration::from_millis(1)).with_partitions(2);
+    let mut of_shards: [Vec<Key>; 2] = [Vec::new(), Vec::new()];
+    for key in (0_u64..20).map(|key| Key::from(key.to_be_bytes())) {
+        of_shards[usize::from(group.partition_of(&key))].push(key);
+    }
+    let [first, second] = of_shards;
+    let mut coordinator = client::<Locking<true>>(&group);
+    coordinator.set_clock_us(NOW_US);
+    coordinator.act_client(client_id(0), |coordinator, cx| {
+        coordinator.on_operation(TxnId(1), Operation::Begin { only_reads: false }, cx);
+        let reads = [(&first[0], false), (&second[0], false), (&first[1], true), (&first[2], true)];
+        for (key, for_update) in reads {
+            let get = Operation::Get { key: key.clone(), for_update };
+            coordinator.on_operation(TxnId(1), get, cx);
+        }
+        coordinator.on_batch_end(cx);
+    });
+    let shots = coordinator.network.drain(..).filter_map(|(_, to, message)| match message {
+        Message::Request(Request::Shot(shot)) => {
+            Some((to.partition(), shot.reads, shot.for_update))
+        }
+        _ => None,
+    });
+    let sent: Vec<_> = shots.collect();
+    let of_first = vec![first[1].clone(), first[2].clone(), first[0].clone()];
+    assert_eq!(sent, [(0, of_first, 2), (1, vec![second[0].clone()], 0)]);
 }
 
 #[test]
