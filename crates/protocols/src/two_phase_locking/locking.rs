@@ -126,8 +126,8 @@ impl<const WAITS: bool> Locking<WAITS> {
 
     /// What a shot needs. Writes come first, as a read needs nothing more than they do.
     ///
-    /// Reads for update need exclusive locks. Without waiting they do not: where two read a key, one of them can still write
-    /// it, if the other one only reads or is refused over another key, and both would be refused sooner and pause longer.
+    /// Reads for update need exclusive locks. Without waiting they do not: a second reader would be refused at once,
+    /// although the first one may be refused over another key before it writes.
     fn wants(shot: &Shot) -> impl Iterator<Item = Want> {
         let number = shot.number;
         let writes = shot.writes.iter().map(move |write| Want {
