@@ -118,6 +118,69 @@ fn cut_off_for_a_minute<P: Protocol<Family = Snapshots>>(site_backlog_bytes: u64
     assert!(reads.iter().all(|read| *read == reads[0]), "all sites end with the same: {reads:?}");
 }
 
+/// How long it takes until another site shows a write, in order: while another client writes all the time, with several
+/// partitions, slow disks, and leaders that ask others for what they lack every second.
+fn until_shown<P: Protocol<Family = Snapshots>>() -> Vec<Duration> {
+    let millis = Duration::from_millis;
+    let mut cluster = Cluster::<P>::new(Configuration {
+        seed: 7,
+        sites: SITES,
+        replicas: 3,
+        partitions: 4,
+        clients: 3 * usize::from(SITES),
+        geography: Geography::named("reg").unwrap(),
+        disk: Disk { keep_records: true, flush: millis(3), ..Disk::MEMORY },
+        settings: Settings { election_timeout_ms: 1000, ..Settings::default() },
+        ..Configuration::default()
+    });
+    let ends = Timestamp(20_000_000_000);
+    for client in [0, 1] {
+        cluster.spawn(client, write(cluster.keyspace(client), 1, ends, Arc::default()));
+    }
+    let wrote: Arc<Mutex<Vec<Timestamp>>> = Arc::default();
+    let number =
+        |value: &Value| String::from_utf8_lossy(value.as_bytes()).parse::<usize>().unwrap();
+    let (writer, times) = (cluster.keyspace(3), wrote.clone());
+    cluster.spawn(3, async move {
+        while writer.now() < ends {
+            let next = times.lock().unwrap().len();
+            writer.write("seen", next.to_string().as_str()).await.expect("its site is up");
+            times.lock().unwrap().push(writer.now());
+            writer.sleep_until(writer.now() + millis(211)).await;
+        }
+    });
+    let shown: Arc<Mutex<Vec<Timestamp>>> = Arc::default();
+    let (reader, times) = (cluster.keyspace(4), shown.clone());
+    cluster.spawn(4, async move {
+        while reader.now() < ends + Duration::from_secs(5) {
+            let found = reader.read_only(["seen"]).await.expect("its site is up");
+            let seen = found[0].as_ref().map_or(0, |value| 1 + number(value));
+            times.lock().unwrap().resize(seen, reader.now());
+            reader.sleep_until(reader.now() + millis(3)).await;
+        }
+    });
+    cluster.run_until_done(Timestamp(60_000_000_000)).expect("everything finishes");
+    let (wrote, shown) = (wrote.lock().unwrap(), shown.lock().unwrap());
+    assert_eq!(wrote.len(), shown.len(), "all is shown");
+    let mut took: Vec<Duration> =
+        shown.iter().zip(wrote.iter()).map(|(shown, wrote)| shown.since(*wrote)).collect();
+    took.sort_unstable();
+    took
+}
+
+/// A partition that could not take part in an admission yet once took part when it was asked again.
+#[test]
+fn another_site_shows_writes_soon_although_others_write_all_the_time() {
+    for (name, took) in
+        [("eiger-port", until_shown::<EigerPort>()), ("eiger", until_shown::<Eiger>())]
+    {
+        let of = |percent: usize| took[took.len() * percent / 100];
+        let (median, late) = (of(50), of(95));
+        let most = Duration::from_millis(150);
+        assert!(median < most / 2 && late < most, "{name}: {median:?}, p95 {late:?}");
+    }
+}
+
 #[test]
 fn a_site_that_is_cut_off_for_a_minute_goes_on_and_catches_up() {
     cut_off_for_a_minute::<EigerPort>(64 << 20, false);

@@ -485,6 +485,7 @@ impl Replica {
                 has_handled = true;
             }
             has_handled |= self.propose_stalled(cx);
+            self.take_part(cx);
             let has_room = self.stalled.is_empty() && !self.is_rebuilding();
             let mut queued = if has_room { self.queue.len() } else { 0 };
             loop {

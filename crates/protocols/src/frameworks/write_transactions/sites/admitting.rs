@@ -106,8 +106,24 @@ impl Replica {
         }
     }
 
-    /// Takes part in an admission, if all is here that it admits, and no other one is under way here. Otherwise its
-    /// coordinator asks later, and it is undone.
+    /// Takes part in the admission that was last offered, as soon as it can. It may have to wait until what it admits is in the
+    /// log here, or until the admission before it has ended here: its coordinator knows that earlier.
+    pub(in super::super) fn take_part(&mut self, cx: &mut Cx<'_>) {
+        let Some((id, cut)) = self.exchange.offered.take() else { return };
+        let is_known =
+            self.machine.transactions.contains_key(&id) || self.refusing.contains_key(&id);
+        let is_past = id.requested <= self.machine.partition.horizon;
+        if is_known || is_past || self.machine.serving.is_none() {
+            return;
+        }
+        self.prepare_admission(id, cut.clone(), cx);
+        if self.machine.serving.as_ref().is_some_and(|serving| serving.admission != Some(id)) {
+            self.exchange.offered = Some((id, cut));
+        }
+    }
+
+    /// Takes part in an admission, if all is here that it admits, and no other one is under way here. Otherwise it is tried
+    /// again, its coordinator asks later, and it is undone.
     pub(super) fn prepare_admission(
         &mut self,
         id: TransactionId,

@@ -56,7 +56,7 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 
 use serried_actor::{Group, Timestamp};
-use serried_model::NodeId;
+use serried_model::{NodeId, Versionstamp};
 
 use super::message::{Across, ERAS_AT_MOST, Message, Report, Stage, TransactionId};
 use super::replica::{Cx, Replica};
@@ -89,6 +89,8 @@ pub(super) struct Exchange {
     tried_at: Option<Timestamp>,
     /// The last admission.
     last_admission: Option<TransactionId>,
+    /// At the other partitions: the admission of the first one in which this one can't take part yet, and its cut.
+    offered: Option<(TransactionId, Vec<Versionstamp>)>,
     /// Sessions of other sites that wait until this one has what they have seen.
     reaching: BTreeMap<(NodeId, u64), reaching::Reaching>,
     /// When the last admission was begun.
@@ -260,7 +262,8 @@ impl Replica {
             Across::Ask { .. } | Across::Told { .. } | Across::Found(_) | Across::Begin(_) => {}
             Across::Admit { id, cut } => {
                 if from.partition() == self.group.all_partitions().start {
-                    self.prepare_admission(id, cut, cx);
+                    self.exchange.offered = Some((id, cut));
+                    self.take_part(cx);
                 }
             }
         }
