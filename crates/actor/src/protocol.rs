@@ -113,6 +113,10 @@ pub trait Protocol: 'static {
     /// For such a protocol `outcomes_ms` has to exceed the differences that are allowed between the clocks of clients.
     /// Otherwise a new update of a client whose clock is behind looks like an old one. So nodes check the configuration.
     const FORGETS_BY_CLIENT_CLOCKS: bool = false;
+    /// Whether its order of transactions agrees with real time only if clocks are within [`Settings::uncertainty_us`] of it.
+    /// Otherwise a transaction may not see what another one wrote that ended shortly before. All else holds whatever clocks
+    /// show.
+    const RELIES_ON_CLOCKS: bool = false;
     /// The messages that its actors exchange.
     type Message: Wire;
     /// The client side.

@@ -24,6 +24,9 @@ pub struct Settings {
     pub recovery_after_ms: u64,
     /// How much the clocks of a client and a replica may differ, in milliseconds. Default 2 s.
     pub clock_bound_ms: u64,
+    /// How far a clock may be from true time, in microseconds, for protocols whose real-time order relies on clocks
+    /// ([`crate::Protocol::RELIES_ON_CLOCKS`]). They wait for about twice as long before they report a commit. Default 10 ms.
+    pub uncertainty_us: u64,
     /// How many keys a replica of one partition keeps in memory. The others stay on disk until they are used. Default 4
     /// million.
     pub resident_keys: usize,
@@ -53,6 +56,7 @@ impl Default for Settings {
             outcomes_ms: 30_000,
             recovery_after_ms: 1000,
             clock_bound_ms: 2000,
+            uncertainty_us: 10_000,
             resident_keys: 4 << 20,
             thrifty: false,
             election_timeout_ms: 200,
@@ -65,10 +69,14 @@ impl Settings {
     /// The longest time that can be set, in milliseconds: ten years. It keeps computed times in range.
     pub const LONGEST_MS: u64 = 10 * 366 * 24 * 3600 * 1000;
 
+    /// The greatest [`Settings::uncertainty_us`]: ten seconds.
+    pub const MOST_UNCERTAIN_US: u64 = 10_000_000;
+
     /// Checks that no time is too long.
     ///
     /// # Errors
-    /// If a time is longer than [`Settings::LONGEST_MS`]. The error names it.
+    /// If a time is longer than [`Settings::LONGEST_MS`], or the uncertainty greater than
+    /// [`Settings::MOST_UNCERTAIN_US`]. The error names it.
     pub fn check(&self) -> Result<(), String> {
         let times = [
             ("truncation_every_ms", self.truncation_every_ms),
@@ -79,12 +87,19 @@ impl Settings {
             ("clock_bound_ms", self.clock_bound_ms),
             ("election_timeout_ms", self.election_timeout_ms),
         ];
-        match times.into_iter().find(|(_, ms)| *ms > Self::LONGEST_MS) {
-            None => Ok(()),
-            Some((name, ms)) => {
-                Err(format!("`{name}` is {ms}: choose {} (ten years) at most", Self::LONGEST_MS))
-            }
+        if let Some((name, ms)) = times.into_iter().find(|(_, ms)| *ms > Self::LONGEST_MS) {
+            return Err(format!(
+                "`{name}` is {ms}: choose {} (ten years) at most",
+                Self::LONGEST_MS
+            ));
         }
+        let (us, most_us) = (self.uncertainty_us, Self::MOST_UNCERTAIN_US);
+        if us > most_us {
+            return Err(format!(
+                "`uncertainty_us` is {us}: choose {most_us} (ten seconds) at most"
+            ));
+        }
+        Ok(())
     }
 
     /// [`Settings::recovery_after_ms`].

@@ -58,6 +58,11 @@ pub(crate) struct WorkloadArguments {
     /// others only if one of these is slow
     #[arg(long)]
     pub(crate) thrifty: bool,
+    /// For spanner: how far a clock may be from true time, in microseconds. Transactions that write wait for about twice
+    /// as long
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = Settings::default().uncertainty_us,
+          value_parser = RangedU64ValueParser::<u64>::new().range(0..=Settings::MOST_UNCERTAIN_US))]
+    pub(crate) uncertainty_us: u64,
 }
 
 impl WorkloadArguments {
@@ -68,7 +73,8 @@ impl WorkloadArguments {
 
     /// The settings of clusters that are started for it.
     pub(crate) fn settings(&self) -> Settings {
-        Settings { thrifty: self.thrifty, ..Settings::default() }
+        let WorkloadArguments { thrifty, uncertainty_us, .. } = *self;
+        Settings { thrifty, uncertainty_us, ..Settings::default() }
     }
 
     /// The workload, which is of the family `W`.

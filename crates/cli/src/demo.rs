@@ -51,6 +51,7 @@ impl Demo {
                 writes: None,
                 of_family: FamilyArguments::default(),
                 thrifty: false,
+                uncertainty_us: serried_actor::Settings::default().uncertainty_us,
             },
             load: LoadArguments {
                 protocol: serried_protocols::COMPARED.map(str::to_string).into(),

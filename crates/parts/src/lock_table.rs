@@ -60,6 +60,12 @@ impl<K: Eq + Hash + Clone, O: Copy + Ord> LockTable<K, O> {
         Some(holders[place].1)
     }
 
+    /// Who holds a lock exclusively, if somebody does.
+    pub fn held_exclusively(&self, key: &K) -> Option<O> {
+        let (holder, mode) = self.locks.get(key)?.holders.first()?;
+        (*mode == LockMode::Exclusive).then_some(*holder)
+    }
+
     /// Who holds the lock that `owner` waits for in a way that keeps it from that, oldest first. None if it waits
     /// behind others alone, or not at all.
     pub fn in_the_way_of(&self, key: &K, owner: O) -> SmallVec<[O; 2]> {

@@ -29,6 +29,7 @@ mod registry;
 pub mod rehearsal;
 pub mod rococo;
 pub mod scylla_occ;
+pub mod spanner;
 pub mod tapir_cc;
 #[cfg(test)]
 mod testing;

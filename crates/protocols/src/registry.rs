@@ -89,6 +89,7 @@ registry! {
         crate::occ::Occ,
         crate::tapir_cc::TapirCc,
         crate::mvto::Mvto,
+        crate::spanner::Spanner,
         crate::plain_transactions::PlainTransactions,
     ]
     Registers: [

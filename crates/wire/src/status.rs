@@ -95,8 +95,7 @@ impl AtSite {
             text += &format!(", {} ms behind the other sites", behind.as_millis());
         }
         if *without_backlog > 0 {
-            text +=
-                &format!(", {without_backlog} of the other sites lack more than it keeps for them");
+            text += &format!(", {without_backlog} of the other sites must copy what has changed");
         }
         text
     }
@@ -324,7 +323,7 @@ mod tests {
         let described = "at site 2 of `a`, 60000 ms behind the other sites";
         assert_eq!(at("a", 3).text(), described);
         let copying = AtSite { behind: None, without_backlog: 1, ..at("a", 3) };
-        let lacks = "at site 2 of `a`, 1 of the other sites lack more than it keeps for them";
+        let lacks = "at site 2 of `a`, 1 of the other sites must copy what has changed";
         assert_eq!(copying.text(), lacks);
         let behind =
             Some(Behind { catching_up: 0, rejoining: 1, keys: 5, lasting: Duration::ZERO });

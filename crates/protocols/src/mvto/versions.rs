@@ -9,8 +9,8 @@ use smallvec::SmallVec;
 use super::marks::Marks;
 use crate::Mutated;
 use crate::frameworks::shard::{
-    Access, Accesses, AsOf, Control, Desk, Found, Glance, Item, Mutation, Part, Read, Rounds, Shot,
-    Snapshots, Stamp, Validity,
+    Access, Accesses, AsOf, Control, Desk, Found, Glance, Item, Keeps, Mutation, Part, Read,
+    Rounds, Shot, Snapshots, Stamp, Validity,
 };
 
 /// The transactions of a shard that are not over, and what they have done to its keys.
@@ -232,7 +232,7 @@ impl Control for Versions {
     const GUARANTEE: Guarantee = Guarantee::Serializable;
     const ROUNDS: Rounds = Rounds::Combined;
     const SNAPSHOTS: Snapshots = Snapshots::AtTimestamps;
-    const MULTI_VERSION: bool = true;
+    const KEEPS: Keeps = Keeps::Admitted;
 
     fn new(mutation: Mutated<Mutation>) -> Self {
         Versions { mutation, ..Versions::default() }

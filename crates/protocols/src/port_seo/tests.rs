@@ -654,3 +654,28 @@ fn a_read_does_not_wait_until_a_batch_is_chosen_before_it_is_confirmed() {
     net.fire_due(old);
     assert!(!net.take(|(from, _, _)| *from == old).is_empty(), "it has itself confirmed");
 }
+
+#[test]
+fn a_write_waits_while_the_clocks_of_a_majority_disagree_whether_its_client_is_ahead() {
+    let (group, settings) = (group(3), Settings::default());
+    let mut net: Net = testing::Net::new(PARTITIONS, 3, |id| replica(id, 3))
+        .with_clients(2, |_| Coordinator::new(group.clone(), &settings, Mutated::NONE));
+    net.now = 1000;
+    net.set_clock_us(1_000_000);
+    // The sequencer hears of one other clock, which is ahead by more than that of the client.
+    let [sequencer, ahead, unheard] = [0, 1, 2].map(|member| NodeId::replica(0, member));
+    net.cut.extend([(sequencer, unheard), (unheard, sequencer)]);
+    net.ahead_us.insert(ahead, 3_600_000_000);
+    net.ahead_us.insert(client_id(0), 1_800_000_000);
+    net.start();
+    net.pass(Duration::from_millis(50));
+    assert_eq!(net.gauge(sequencer, "leads"), 1);
+    assert_eq!(write(&mut net, 1, 1, "a"), 1, "nobody doubts this one");
+    begin_write(&mut net, 0, 1, 1, "b");
+    net.pass(Duration::from_secs(5));
+    assert_eq!(outcomes(&mut net).0, []);
+    net.cut.clear();
+    net.pass(Duration::from_secs(5));
+    let (ended, _) = outcomes(&mut net);
+    assert!(matches!(ended[..], [Outcome::ClockSkew { .. }]), "{ended:?}");
+}

@@ -145,3 +145,32 @@ fn a_read_that_is_given_up_in_its_second_round_is_not_contended() {
     });
     assert_eq!(outcome, Some(Outcome::NoEffect));
 }
+
+#[test]
+fn a_write_that_was_given_up_is_remembered_until_it_is_tried_again() {
+    let mut net = net(Mutated::NONE);
+    let operation = |value: &str, token| {
+        let write = Write { key: Key::from("a"), value: Some(Value::from(value)) };
+        Operation::Write { writes: vec![write], session: 0, era: None, at: None, token }
+    };
+    net.operate(0, 1, operation("first", None));
+    let client = client_id(0);
+    net.settle_where(|(_, to, _)| *to != client);
+    net.operate(0, 1, Operation::GiveUp);
+    let outputs: Vec<Output> = net.outputs.drain(..).map(|(_, (_, output))| output).collect();
+    let [Output::Began(token), Output::Outcome(Outcome::Unknown)] = outputs[..] else {
+        panic!("{outputs:?}")
+    };
+    // The answer comes after that, and the same client writes the key again.
+    net.settle();
+    net.operate(0, 2, operation("second", None));
+    net.settle();
+    net.outputs.clear();
+    net.operate(0, 3, operation("first", Some(token)));
+    net.settle();
+    let outcome = net.outputs.drain(..).find_map(|(_, (_, output))| match output {
+        Output::Outcome(outcome) => Some(outcome),
+        Output::Began(_) | Output::Era(_) => None,
+    });
+    assert!(matches!(outcome, Some(Outcome::Written(_))), "{outcome:?}");
+}

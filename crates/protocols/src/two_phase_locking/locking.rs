@@ -317,6 +317,28 @@ impl<const WAITS: bool> Locking<WAITS> {
         }
     }
 
+    /// Whether a transaction has executed a shot, and is not over.
+    pub(crate) fn knows(&self, txn: Version) -> bool {
+        self.txns.contains_key(&txn)
+    }
+
+    /// A transaction takes effect after this time, in microseconds, if it is not over. It is not ready to commit yet, or has
+    /// become so just now.
+    pub(crate) fn begin_after(&mut self, txn: Version, us: u64) {
+        if let Some(own) = self.txns.get_mut(&txn) {
+            let time = Stamp { us, txn: Version::INITIAL };
+            own.from = own.from.max(time.next_of(txn));
+        }
+    }
+
+    /// The transaction that has a part in which it writes a key, if it may take effect at `us` microseconds or before.
+    pub(crate) fn writes_by(&self, key: &Key, us: u64) -> Option<Version> {
+        let txn = self.locks.held_exclusively(key)?;
+        let own = self.txns.get(&txn)?;
+        let writes = || own.accesses.of(key).is_some_and(|access| access.write.is_some());
+        (own.has_part && own.from.us <= us && writes()).then_some(txn)
+    }
+
     /// A transaction is over.
     fn end(&mut self, txn: Version, desk: &mut Desk<'_>) {
         let Some(own) = self.txns.remove(&txn) else { return };

@@ -346,3 +346,12 @@ fn without_waiting_reads_for_update_share_their_lock() {
     assert_eq!(only.last(1, &[], &["x"]), [refused(1, "x")]);
     assert_eq!(only.last(2, &[], &["x"]), [Told::Ready(2, 2, Vec::new())]);
 }
+
+#[test]
+fn who_reads_one_key_for_update_shares_the_others_that_it_reads() {
+    let mut only = WoundWait::new();
+    let both = Shot { for_update: 1, ..shot(1, 1, &["x", "y"], &[]) };
+    assert_eq!(only.request(Request::Shot(both)), [found(1, &["", ""])]);
+    assert_eq!(only.shot(2, 1, &["y"], &[]), [found(2, &[""])]);
+    assert_eq!(only.shot(2, 2, &["x"], &[]), [], "it waits");
+}

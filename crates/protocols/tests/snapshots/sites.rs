@@ -581,3 +581,44 @@ fn what_a_rebuilt_site_has_written_comes_back_if_it_is_lost_again() {
     let found = read(&mut cluster, 5, vec![key(1)]);
     assert_eq!(found, Ok(vec![Some(Value::from("second"))]));
 }
+
+/// Site 2 loses its disks. When it has begun to be rebuilt, site 0 loses its own, and the link between sites 1 and 2 is
+/// cut. So site 1, whose clients only read, alone has what site 2 had written over what site 0 had written. Then site 1
+/// loses its disks.
+#[test]
+fn an_effect_is_not_kept_without_its_cause_if_a_site_was_lost_before_the_one_that_is_rebuilt() {
+    for delay_ms in (2..80).step_by(3) {
+        let mut cluster = cluster_of::<EigerPort>(SITES, 3, 64 << 20);
+        let seconds = |s: u64| Timestamp(s * 1_000_000_000);
+        let session = cluster.keyspace(0);
+        cluster.spawn(0, async move {
+            session.sleep_until(seconds(1)).await;
+            session.write(key(1), "cause").await.expect("its site is up");
+            session.write(key(2), "effect").await.expect("its site is up");
+        });
+        let session = cluster.keyspace(2);
+        cluster.spawn(2, async move {
+            session.sleep_until(seconds(3)).await;
+            assert_eq!(session.read(key(1)).await.unwrap(), Some(Value::from("cause")));
+            session.write(key(1), "later").await.expect("its site is up");
+            session.sleep_until(seconds(4)).await;
+            session.write(key(1), "latest").await.expect("its site is up");
+        });
+        cluster.run_until(seconds(6));
+        lose_site(&mut cluster, 2);
+        cluster.run_until(cluster.now() + Duration::from_millis(delay_ms));
+        let cut = cluster.partition(Reach::between(Side::site(1), Side::site(2)));
+        lose_site(&mut cluster, 0);
+        cluster.run_until(seconds(15));
+        lose_site(&mut cluster, 1);
+        cluster.end(cut);
+        cluster.run_until(seconds(40));
+        let torn: Vec<bool> = (0..SITES).map(|site| says(&cluster, site, "site_torn")).collect();
+        if torn.iter().any(|is| *is) || says(&cluster, 0, "site_rebuilding") {
+            continue;
+        }
+        let found = read(&mut cluster, 3, vec![key(1), key(2)]);
+        let [cause, effect] = &found.expect("site 0 serves")[..] else { panic!("two keys") };
+        assert!(effect.is_none() || cause.is_some(), "{delay_ms} ms: an effect without its cause");
+    }
+}

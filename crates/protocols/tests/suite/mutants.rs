@@ -12,6 +12,7 @@ use serried_protocols::morty::{Checks, Coordinator, Message, Morty, Mutation, Op
 use serried_protocols::mvto::{Mvto, Versions};
 use serried_protocols::ncc::{Ncc, Queues};
 use serried_protocols::occ::Locks;
+use serried_protocols::spanner::{Spanner, Timestamping};
 use serried_protocols::tapir_cc::Timestamps;
 use serried_protocols::two_phase_locking::{Locking, TwoPhaseLockingWoundWait};
 
@@ -70,7 +71,8 @@ macro_rules! broken_shards {
             const SUMMARY: &'static str = "broken on purpose";
             const GUARANTEE: Guarantee = <$control as shard::Control>::GUARANTEE;
             type Family = Transactions;
-            const OFFERS: Offers = shard::OFFERS;
+            const OFFERS: Offers = shard::offers::<$control>();
+            const RELIES_ON_CLOCKS: bool = <$control as shard::Control>::GROUPS_DECIDE;
             type Message = shard::Message;
             type Coordinator = shard::Coordinator<$control>;
             type Replica = shard::Replica<$control>;
@@ -162,6 +164,18 @@ broken_shards!(SnapshotsUnmarked, Versions, Mutated::by(shard::Mutation::Snapsho
 broken_shards!(ReadsAnsweredAtOnce, Versions, Mutated::by(shard::Mutation::ReadsAnsweredAtOnce));
 broken_shards!(WaitingReadsUnlocked, Locking<true>, Mutated::by(shard::Mutation::ReadsUnlocked));
 broken_shards!(ReadsWithoutLock, Locking<false>, Mutated::by(shard::Mutation::ReadsUnlocked));
+broken_shards!(NoCommitWait, Timestamping, Mutated::by(shard::Mutation::NoCommitWait));
+broken_shards!(
+    SafeTimeIgnoresPrepared,
+    Timestamping,
+    Mutated::by(shard::Mutation::SafeTimeIgnoresPrepared)
+);
+broken_shards!(
+    DecidesBeforeDurable,
+    Timestamping,
+    Mutated::by(shard::Mutation::AnswersBeforeDurable)
+);
+broken_shards!(TimestampingUnlocked, Timestamping, Mutated::by(shard::Mutation::ReadsUnlocked));
 broken_shards!(WoundsPrepared, Locking<true>, Mutated::by(shard::Mutation::WoundsPrepared));
 broken_shards!(
     LocksReleasedEarly,
@@ -269,6 +283,35 @@ fn two_phase_locking_of_which_something_is_missing_is_caught() {
         (
             "locks are released before an end is durable",
             locking_caught::<LocksReleasedEarly>("bank"),
+        ),
+    ];
+    all_caught(&found);
+}
+
+#[test]
+fn a_spanner_of_which_something_is_missing_is_caught() {
+    fn spanner_caught<P: Protocol<Family = Transactions>>(
+        workload: &'static str,
+        faults: Faults,
+    ) -> Option<(u64, String)> {
+        caught::<P, Spanner>(workload, faults)
+    }
+    let found = [
+        (
+            "a commit does not wait for its moment",
+            spanner_caught::<NoCommitWait>("list-append", Faults::Network),
+        ),
+        (
+            "reads at a timestamp do not wait for what is prepared",
+            spanner_caught::<SafeTimeIgnoresPrepared>("list-append", Faults::Network),
+        ),
+        (
+            "a part is reported before it is durable",
+            spanner_caught::<DecidesBeforeDurable>("bank", Faults::All),
+        ),
+        (
+            "reads take no locks",
+            spanner_caught::<TimestampingUnlocked>("list-append", Faults::Network),
         ),
     ];
     all_caught(&found);

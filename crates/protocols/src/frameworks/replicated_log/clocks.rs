@@ -13,6 +13,9 @@ const ASKED_EVERY: Duration = Duration::from_secs(1);
 /// After this time plus two round trips, replicas that have not answered are asked again.
 const ASKED_AGAIN_AFTER: Duration = Duration::from_millis(50);
 
+/// Two clocks drift apart by no more than one part of so many. Quartz drifts by a tenth of that.
+const DRIFT: u64 = 1000;
+
 const _: () = assert!(
     ASKED_AGAIN_AFTER.as_millis() < ASKED_EVERY.as_millis(),
     "replicas that have not answered are asked again sooner than the others"
@@ -46,9 +49,35 @@ pub struct Clocks {
     asked: Option<(u64, Timestamp)>,
     /// How many requests in a row before the last one got no answer.
     unanswered: u32,
-    /// By member, the reading of its clock in microseconds since the Unix epoch, and when it
-    /// arrived.
-    readings: Vec<Option<(u64, Timestamp)>>,
+    /// By member, the reading of its clock.
+    readings: Vec<Option<Reading>>,
+}
+
+/// A reading of another replica's clock.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    /// What it showed, in microseconds since the Unix epoch.
+    us: u64,
+    /// How long it took from the request to the answer, in microseconds. The clock was read some time between.
+    delay_us: u64,
+    /// When the answer arrived.
+    at: Timestamp,
+}
+
+impl Reading {
+    /// What the clock shows now, if it was read half-way.
+    fn now_us(&self, now: Timestamp) -> u64 {
+        let since_us = now.since(self.at).as_micros() as u64;
+        self.us.saturating_add(self.delay_us / 2).saturating_add(since_us)
+    }
+
+    /// What the clock shows now: at least, and at most.
+    fn bounds_us(&self, now: Timestamp) -> (u64, u64) {
+        let since_us = now.since(self.at).as_micros() as u64;
+        let (shown_us, drifted_us) = (self.us.saturating_add(since_us), since_us / DRIFT);
+        let latest_us = shown_us.saturating_add(self.delay_us).saturating_add(drifted_us);
+        (shown_us.saturating_sub(drifted_us), latest_us)
+    }
 }
 
 /// The time, in microseconds since the Unix epoch. If all clocks are known, both ends are equal.
@@ -123,9 +152,8 @@ impl Clocks {
             return;
         }
         let Some(reading) = self.readings.get_mut(member) else { return };
-        // The clock was read about half-way between request and answer.
-        let since_us = now.since(asked_at).as_micros() as u64 / 2;
-        *reading = Some((us.saturating_add(since_us), now));
+        let delay_us = now.since(asked_at).as_micros() as u64;
+        *reading = Some(Reading { us, delay_us, at: now });
         self.unanswered = 0;
     }
 
@@ -140,6 +168,18 @@ impl Clocks {
         self.time_by(own_us, now, |heard| now.since(heard) < 2 * ASKED_EVERY)
     }
 
+    /// What a majority of the clocks certainly shows, however long messages have taken, if the clocks of a majority are known.
+    /// Each reading counts as an interval.
+    pub fn certain_time(&self, own_us: u64, now: Timestamp) -> Option<Span> {
+        let majority = self.readings.len() / 2 + 1;
+        let known = self.readings.iter().flatten().map(|reading| reading.bounds_us(now));
+        let (mut least, mut most): (Vec<u64>, Vec<u64>) = known.chain([(own_us, own_us)]).unzip();
+        least.sort_unstable();
+        most.sort_unstable();
+        let earliest_us = *least.get(least.len().checked_sub(majority)?)?;
+        Some(Span { earliest_us, latest_us: most[majority - 1] })
+    }
+
     fn time_by(
         &self,
         own_us: u64,
@@ -147,10 +187,9 @@ impl Clocks {
         counts: impl Fn(Timestamp) -> bool,
     ) -> Option<Span> {
         let majority = self.readings.len() / 2 + 1;
-        let others = self.readings.iter().flatten().filter(|(_, heard)| counts(*heard));
-        let carried =
-            |(us, at): &(u64, Timestamp)| us.saturating_add(now.since(*at).as_micros() as u64);
-        let mut times: Vec<u64> = others.map(carried).chain([own_us]).collect();
+        let others = self.readings.iter().flatten().filter(|reading| counts(reading.at));
+        let shown = others.map(|reading| reading.now_us(now));
+        let mut times: Vec<u64> = shown.chain([own_us]).collect();
         times.sort_unstable();
         let earliest_us = *times.get(times.len().checked_sub(majority)?)?;
         Some(Span { earliest_us, latest_us: times[majority - 1] })
@@ -171,6 +210,23 @@ mod tests {
             clocks.hear(member, 7, *us, HEARD);
         }
         clocks
+    }
+
+    /// The answer may have waited on its way, or the request.
+    #[test]
+    fn a_reading_is_known_to_within_the_time_that_the_answer_has_taken() {
+        let certain = |own_us, readings: &[u64], now| {
+            let time = clocks(3, readings).certain_time(own_us, now)?;
+            Some((time.earliest_us, time.latest_us))
+        };
+        // It took 2,000 microseconds.
+        assert_eq!(certain(500, &[7000], HEARD), Some((500, 9000)));
+        assert_eq!(certain(20_000, &[7000], HEARD), Some((7000, 20_000)));
+        assert_eq!(certain(500, &[7000, 8000], HEARD), Some((7000, 9000)));
+        assert_eq!(certain(20_000, &[7000, 8000], HEARD), Some((8000, 10_000)));
+        assert_eq!(certain(500, &[], HEARD), None);
+        let later = Timestamp(HEARD.0 + 1_000_000_000);
+        assert_eq!(certain(500, &[7000, 7000], later), Some((1_006_000, 1_010_000)));
     }
 
     fn span(members: usize, own_us: u64, readings: &[u64]) -> Option<(u64, u64)> {

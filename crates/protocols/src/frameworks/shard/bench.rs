@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 
-use serried_actor::MemoryStore;
+use serried_actor::{ClockInterval, MemoryStore, Settings};
 use serried_model::{Key, NodeId, Value, Version, Write};
 
 use super::control::{Control, Desk, Event, Glance};
+use super::horizon::Horizon;
 use super::message::{AdmissionWindow, AsOf, Decision, Entry, Found, Led, Part, Shot};
 use super::program::Program;
 use super::stamp::{Stamp, Validity};
@@ -20,6 +21,8 @@ pub(crate) struct Bench<C> {
     table: Table,
     store: MemoryStore,
     slot: u64,
+    /// The time that the control is given.
+    pub(crate) clock: ClockInterval,
 }
 
 /// The transaction that begins at `us`.
@@ -60,9 +63,10 @@ impl<C: Control> Bench<C> {
     pub(crate) fn new() -> Bench<C> {
         Bench {
             control: C::new(Mutated::NONE),
-            table: Table::new(100, C::MULTI_VERSION),
+            table: Table::new(100, Horizon::of(C::KEEPS, &Settings::default())),
             store: MemoryStore::default(),
             slot: 0,
+            clock: ClockInterval { earliest_us: 0, latest_us: 0 },
         }
     }
 
@@ -75,7 +79,7 @@ impl<C: Control> Bench<C> {
     /// Runs `act` on the control, and returns the events that it reports.
     fn with<T>(&mut self, act: impl FnOnce(&mut C, &mut Desk<'_>) -> T) -> (T, Vec<Event>) {
         let mut events = Vec::new();
-        let mut desk = Desk::new(&mut self.table, &self.store, &mut events);
+        let mut desk = Desk::new(&mut self.table, &self.store, &mut events, self.clock);
         (act(&mut self.control, &mut desk), events)
     }
 

@@ -4,7 +4,7 @@
 use core::fmt::Debug;
 use std::sync::Arc;
 
-use serried_actor::Store;
+use serried_actor::{ClockInterval, Store};
 use serried_model::{Guarantee, Key, Version};
 
 use super::Mutation;
@@ -40,6 +40,17 @@ pub enum Snapshots {
     AtTimestamps,
 }
 
+/// Which overwritten versions a replica keeps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Keeps {
+    /// None.
+    Nothing,
+    /// Those that an admitted transaction may read.
+    Admitted,
+    /// Those of the last second, and of [`serried_actor::Settings::history_ms`].
+    Recent,
+}
+
 /// The result of a read by a read-only transaction without parts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Glance {
@@ -47,6 +58,9 @@ pub enum Glance {
     Found(Found),
     /// The read waits until this transaction ends.
     Waits(Version),
+    /// The read waits until this time is certainly over, in microseconds since the Unix epoch
+    /// ([`Desk::clock`]).
+    WaitsUntil(u64),
     /// The read is impossible. The transaction has to run with parts, or to restart if that may
     /// help. If it has a timestamp, the version that it would read is no longer kept.
     Refused {
@@ -73,8 +87,12 @@ pub trait Control: Debug + Send + Sized + 'static {
     const ROUNDS: Rounds;
     /// Which read-only transactions run without parts.
     const SNAPSHOTS: Snapshots = Snapshots::Never;
-    /// Whether it reads versions that were overwritten.
-    const MULTI_VERSION: bool = false;
+    /// Which versions that were overwritten can be read.
+    const KEEPS: Keeps = Keeps::Nothing;
+    /// Whether the group of a transaction's first participant decides on it, and reports the end once the moment at which
+    /// it takes effect is certainly over (*commit wait*). Otherwise the client decides and waits for nothing. Then
+    /// read-only transactions without parts begin at the latest time that it can be.
+    const GROUPS_DECIDE: bool = false;
 
     /// Creates the control of a new leader. `mutation` is the only deliberate mistake in it.
     fn new(mutation: Mutated<Mutation>) -> Self;
@@ -144,6 +162,7 @@ pub struct Desk<'a> {
     table: &'a mut Table,
     store: &'a dyn Store,
     events: &'a mut Vec<Event>,
+    clock: ClockInterval,
     /// How many rows programs have read in all of their runs.
     rows_read: usize,
 }
@@ -153,8 +172,14 @@ impl<'a> Desk<'a> {
         table: &'a mut Table,
         store: &'a dyn Store,
         events: &'a mut Vec<Event>,
+        clock: ClockInterval,
     ) -> Desk<'a> {
-        Desk { table, store, events, rows_read: 0 }
+        Desk { table, store, events, clock, rows_read: 0 }
+    }
+
+    /// The time, with its uncertainty.
+    pub fn clock(&self) -> ClockInterval {
+        self.clock
     }
 
     /// The row of a key, with its committed versions and chosen parts.

@@ -80,7 +80,7 @@ impl Forger {
 
     fn request(&mut self) -> Request {
         let txn = self.txn();
-        match self.below(16) {
+        match self.below(17) {
             0 => Request::Move { txn, to: Stamp { us: self.us(), txn } },
             1 => Request::Move { txn, to: self.stamp() },
             2 | 3 => Request::End { txn, decision: self.decision() },
@@ -91,6 +91,7 @@ impl Forger {
             8 => Request::Over { below_us: self.us() },
             9 => Request::Snapshot { number: 1, as_of: AsOf::Time(txn), keys: self.keys() },
             10 => Request::Snapshot { number: 1, as_of: AsOf::Slot(self.us()), keys: self.keys() },
+            11 => Request::Prepared { txn, validity: self.validity() },
             _ => {
                 let number = self.below(4) as u16;
                 let write = |key| Write { key, value: Some(Value::from("new")) };
@@ -140,7 +141,12 @@ impl Forger {
                     0 => Err(Unseen { key: Key::from("x"), anew: self.below(2) == 0 }),
                     _ => Ok(self.found()),
                 };
-                Reply::Snapshot { number: self.below(4), known: self.us(), found }
+                Reply::Snapshot {
+                    number: self.below(4),
+                    known: self.us(),
+                    clock_us: self.us(),
+                    found,
+                }
             }
         }
     }

@@ -77,6 +77,13 @@ pub enum Request {
         /// In microseconds since the Unix epoch.
         below_us: u64,
     },
+    /// The sender's part of a transaction is durable, on which the receiver's shard decides.
+    Prepared {
+        /// The transaction.
+        txn: Version,
+        /// When the part holds.
+        validity: Validity,
+    },
     /// Execute this shot, which has a program. Only in keyspaces of procedures, as all that follow.
     Run(Run),
     /// What was called in this transaction, and what did its pieces return at this shard?
@@ -204,6 +211,9 @@ pub enum Reply {
         number: u64,
         /// The slot below which the client now knows what was committed.
         known: u64,
+        /// The time at the leader, in microseconds since the Unix epoch: it is certainly over if the protocol relies on
+        /// clocks.
+        clock_us: u64,
         /// The results, in the order of the keys.
         found: Result<Vec<Found>, Unseen>,
     },

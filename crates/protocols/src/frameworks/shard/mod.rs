@@ -25,7 +25,9 @@
 //!   parts hold at one moment, or can be moved to one ([`verdict`]). Every node that knows the
 //!   parts comes to the same result: the client, or, if the client is silent, the leader of the
 //!   first participant, its backup coordinator. So a commit is certain before any `Decide` is in a
-//!   log, and the client reports it to its program at once (*asynchronous commit*).
+//!   log, and the client reports it to its program at once (*asynchronous commit*). A control can
+//!   have the backup coordinator decide in every case ([`Control::GROUPS_DECIDE`],
+//!   `replica/deciding.rs`).
 //! - *A refusal is permanent.* A transaction can be refused at a shard where it has no part yet.
 //!   The leader remembers the refusal for as long as it leads, and this need not be durable. Each
 //!   transaction has a pre-assigned time. A leader admits only transactions whose times lie in the
@@ -120,6 +122,7 @@ mod control;
 mod coordinator;
 #[cfg(test)]
 mod forger;
+mod horizon;
 mod message;
 mod outcomes;
 mod program;
@@ -132,7 +135,7 @@ mod verdict;
 
 pub use accesses::{Access, Accesses, Read};
 pub use calls::{CallOf, InUse, Occurrence, Pieces, Ran, Returned};
-pub use control::{Control, Desk, Event, Glance, Rounds, Snapshots};
+pub use control::{Control, Desk, Event, Glance, Keeps, Rounds, Snapshots};
 pub use coordinator::{CallCoordinator, CallTimer, Coordinator};
 pub use message::{
     AdmissionWindow, AsOf, Decision, Entry, Executed, Found, Item, Kept, Led, Message, Part,
@@ -183,13 +186,19 @@ pub enum Mutation {
     RefusalsUnvalidated,
     /// A new leader keeps entries although earlier ones of their leader are lost.
     KeepsEntriesBehindGaps,
+    /// A commit is reported, and visible, before its moment is over.
+    NoCommitWait,
+    /// A read at a timestamp does not wait for transactions that may take effect before.
+    SafeTimeIgnoresPrepared,
 }
 
 /// The shard that decides which set of procedures is in use.
 const OF_SETS: u16 = 0;
 
-/// The optional operations that all controls support.
-pub const OFFERS: Offers = Offers { one_shots: true, past: false };
+/// The optional operations that a control supports.
+pub const fn offers<C: Control>() -> Offers {
+    Offers { one_shots: true, past: matches!(C::KEEPS, Keeps::Recent) }
+}
 
 /// The protocol whose shards use the control `C`.
 #[derive(Debug)]
@@ -200,8 +209,9 @@ impl<C: Control> Protocol for Sharded<C> {
     const SUMMARY: &'static str = C::SUMMARY;
     const GUARANTEE: Guarantee = C::GUARANTEE;
     type Family = Transactions;
-    const OFFERS: Offers = OFFERS;
+    const OFFERS: Offers = offers::<C>();
     const HAS_LEADERS: bool = true;
+    const RELIES_ON_CLOCKS: bool = C::GROUPS_DECIDE;
     type Message = Message;
     type Coordinator = Coordinator<C>;
     type Replica = Replica<C>;

@@ -1,6 +1,7 @@
 //! The state of each key and each transaction at a replica. It is the same at all replicas that
 //! have applied the same entries.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -40,7 +41,7 @@ pub struct Row {
     /// The newest committed version.
     newest: Installed,
     /// Overwritten versions, the newest first, for as long as a transaction may read them.
-    older: SmallVec<[Installed; 1]>,
+    older: VecDeque<Installed>,
     /// The accesses of prepared transactions.
     pending: SmallVec<[Pending; 1]>,
 }
@@ -165,10 +166,14 @@ impl Row {
         };
         let place = self.older.partition_point(|older| older.stamp > new.stamp);
         self.older.insert(place, new);
-        // A read as of `kept_us` returns the newest version before it.
-        let wanted = core::iter::once(&self.newest).chain(&self.older);
-        let kept = wanted.take_while(|version| version.stamp.us >= kept_us).count();
-        self.older.truncate(kept);
+        // A read as of `kept_us` returns the newest version before it, so none that is older.
+        while let Some(place) = self.older.len().checked_sub(1) {
+            let later = place.checked_sub(1).map_or(&self.newest, |place| &self.older[place]);
+            if later.stamp.us >= kept_us {
+                break;
+            }
+            self.older.pop_back();
+        }
     }
 }
 

@@ -114,6 +114,9 @@ fn request(from: NodeId, request: &Request, own: u16, group: &Group, runs_calls:
         Request::Alive(txns) => txns.iter().all(|txn| version(*txn)),
         Request::Inspect { txn } | Request::Resolve { txn } => version(*txn),
         Request::Over { below_us } => us(*below_us) && !from.is_coordinator(),
+        Request::Prepared { txn, validity: holds } => {
+            !from.is_coordinator() && from.partition() != own && version(*txn) && validity(*holds)
+        }
     }
 }
 
@@ -140,10 +143,10 @@ fn reply(reply: &Reply, group: &Group) -> bool {
         Reply::Decided { txn, decision: how } => version(*txn) && decision(*how),
         Reply::Ended(txns) => txns.iter().all(|txn| version(*txn)),
         Reply::Prepared { txn, validity: holds } => version(*txn) && validity(*holds),
-        Reply::Snapshot { found: Ok(found), .. } => {
-            found.iter().all(|found| version(found.version))
+        Reply::Snapshot { clock_us, found: Ok(found), .. } => {
+            us(*clock_us) && found.iter().all(|found| version(found.version))
         }
-        Reply::Snapshot { found: Err(_), .. } => true,
+        Reply::Snapshot { clock_us, found: Err(_), .. } => us(*clock_us),
         // The coordinator checks that the replica exists.
         Reply::Follow { .. } => true,
     }

@@ -8,6 +8,7 @@ use serried_model::{Key, NodeId, Version};
 use serried_parts::{Cells, decode_cell, decode_cell_of_another};
 
 use super::calls::InUse;
+use super::horizon::Horizon;
 use super::message::{AdmissionWindow, Decision, Entry, Item, Kept, Led, Part};
 use super::outcomes::{Outcomes, can_forget};
 use super::row::{Cell, Row, TxnRow, TxnState};
@@ -45,9 +46,8 @@ pub struct Table {
     window: AdmissionWindow,
     last: Last,
     outcomes: Outcomes,
-    /// Whether overwritten versions can be read, for as long as the window admits a transaction
-    /// that may read them.
-    multi_version: bool,
+    /// Which overwritten versions can be read.
+    keeps: Horizon,
     /// Whether the keyspace has procedures.
     runs_calls: bool,
     /// The set of procedures that is in use; none if none was ever registered.
@@ -60,13 +60,13 @@ pub struct Table {
 
 impl Table {
     /// Creates an empty table. It keeps about `resident` rows in memory.
-    pub(super) fn new(resident: usize, multi_version: bool) -> Table {
+    pub(super) fn new(resident: usize, keeps: Horizon) -> Table {
         Table {
             cells: Cells::new(resident),
             window: AdmissionWindow::default(),
             last: Last::default(),
             outcomes: Outcomes::default(),
-            multi_version,
+            keeps,
             runs_calls: false,
             set: None,
             kept: BTreeSet::new(),
@@ -248,7 +248,7 @@ impl Table {
         if self.set_txn((slot, position), txn, TxnState::Decided(decision), store) {
             self.know(txn, &TxnState::Decided(decision));
         }
-        let kept_us = self.multi_version.then_some(self.window.from_us);
+        let kept_us = self.keeps.begins_us(self.window);
         for key in keys.iter() {
             self.change(key, position, store).decide(slot, txn, decision, kept_us);
         }
@@ -482,7 +482,7 @@ mod tests {
 
     #[test]
     fn a_state_that_is_taken_over_removes_forgotten_transactions() {
-        let (mut behind, mut ahead) = (Table::new(9, false), Table::new(9, false));
+        let (mut behind, mut ahead) = (Table::new(9, Horizon::Now), Table::new(9, Horizon::Now));
         let (mut its_store, mut store) = (MemoryStore::default(), MemoryStore::default());
         let txn = Version { timestamp_us: 7, coordinator: NodeId(70_000) };
         let key = Key::from("x");
@@ -525,7 +525,7 @@ mod tests {
         let entries: Vec<_> = ended(7).into_iter().chain([window(10), prepared]).collect();
         let more = [decided, window(20)];
         let [(mut older, mut its_store), (mut newer, mut store)] =
-            [(), ()].map(|()| (Table::new(9, false), MemoryStore::default()));
+            [(), ()].map(|()| (Table::new(9, Horizon::Now), MemoryStore::default()));
         for (slot, entry) in (0..).zip(&entries) {
             older.apply((slot, slot), Some(entry), &mut its_store);
             newer.apply((slot, slot), Some(entry), &mut store);
@@ -556,8 +556,8 @@ mod tests {
         let prepare = Entry::Prepare(Arc::new(Part { txn, participants, validity, items }));
         let window = Entry::Window(AdmissionWindow { from_us: 1, to_us: 9, forget_us: 0 });
         let entries = [prepare, window, Entry::Set { version: 1, set: Arc::default() }].map(led);
-        let [(mut source, mut its_store), (mut replayed, mut store)] =
-            [(), ()].map(|()| (Table::new(9, false).running_calls(true), MemoryStore::default()));
+        let [(mut source, mut its_store), (mut replayed, mut store)] = [(), ()]
+            .map(|()| (Table::new(9, Horizon::Now).running_calls(true), MemoryStore::default()));
         for (slot, entry) in (0..).zip(&entries) {
             source.apply((slot, slot), Some(entry), &mut its_store);
             replayed.apply((slot, slot), Some(entry), &mut store);

@@ -224,6 +224,9 @@ impl<S: Stamp> Serving<S> {
 
 #[cfg(test)]
 mod tests {
+    use serried_model::NodeId;
+
+    use super::super::message::Request;
     use super::*;
 
     #[test]
@@ -294,6 +297,25 @@ mod tests {
             assert_eq!(serving.overwritten(), 1);
             now = now + 2 * KEPT_FOR;
         }
+    }
+
+    #[test]
+    fn a_request_whose_write_is_applied_does_not_wait_any_more() {
+        let (settings, now) = (Settings::default(), Timestamp(1_000_000));
+        let (begun_at, written) = (Versionstamp(100), Versionstamp::ZERO);
+        let mut serving =
+            Serving::<Versionstamp>::new(begun_at, written, now, &settings, Mutated::NONE);
+        let (bound, key) = (Versionstamp(u64::MAX >> 1), Key::from("x"));
+        let stamp = serving.stamp(Versionstamp::ZERO, 0, now);
+        serving.begin(&key, stamp, now);
+        for number in 0..3 {
+            let (node, request) = (NodeId(NodeId::FIRST_COORDINATOR), Request::ReadClock);
+            serving.park(&key, Client { node, number, request });
+        }
+        assert_eq!(serving.parked(), 3);
+        let place = serving.place(stamp, bound, now);
+        assert_eq!(serving.applied(&key, place, None, now).len(), 3);
+        assert_eq!(serving.parked(), 0, "there is room for others");
     }
 
     #[test]

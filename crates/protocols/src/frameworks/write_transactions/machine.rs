@@ -605,7 +605,8 @@ impl StateMachine<Replica> for Machine {
             }
             Entry::Lost { site, era } => {
                 if self.change_sites((chosen.slot, position)) {
-                    self.sites.lose(usize::from(*site), *era, self.mutation);
+                    let (site, own) = (usize::from(*site), usize::from(self.group.site()));
+                    self.sites.lose(site, *era, own, self.mutation);
                 }
                 self.events.push_back(Event::SiteLost(*site));
             }

@@ -379,6 +379,30 @@ fn a_decision_is_replayed_whatever_was_stored_before_a_crash() {
 }
 
 #[test]
+fn a_decision_is_not_forgotten_before_all_cohorts_know_it() {
+    let mut net = net(1);
+    // The cohort's votes arrive, and it is not told what was decided.
+    let (coordinator, cohort) = (leader(&net, 0), leader(&net, 1));
+    net.cut.insert((coordinator, cohort));
+    send(&mut net, 0, 1, part(id(9), 0, "a"));
+    send(&mut net, 1, 2, part(id(9), 1, "a"));
+    net.pass(Duration::from_millis(20));
+    let commit = match &answers(&mut net)[..] {
+        [(1, answer)] => committed(answer),
+        answers => panic!("{answers:?}"),
+    };
+    // Longer than outcomes are kept.
+    net.pass(Duration::from_secs(70));
+    assert_eq!(net.gauge(cohort, "pending_transactions"), 1);
+    net.cut.clear();
+    net.pass(Duration::from_secs(2));
+    let found = ask(&mut net, 1, read(commit, commit, 1));
+    assert_eq!(value(&found), some("a"));
+    net.pass(Duration::from_secs(40));
+    assert_eq!(net.gauge(coordinator, "remembered_transactions"), 0, "all know it");
+}
+
+#[test]
 fn a_transaction_takes_effect_once_and_is_refused_when_it_is_forgotten() {
     let mut net = net(1);
     let first = committed(&ask(&mut net, 0, alone(id(9), 0, "a")));

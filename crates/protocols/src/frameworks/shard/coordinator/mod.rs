@@ -9,6 +9,7 @@ mod calls;
 mod end;
 mod inquiry;
 mod leaders;
+mod past;
 mod prepare;
 mod snapshot;
 #[cfg(test)]
@@ -21,8 +22,8 @@ pub use calls::{CallCoordinator, CallTimer};
 use core::marker::PhantomData;
 use std::collections::BTreeMap;
 
-use serried_actor::{Actor, Context, Coordinate, Group, Settings};
-use serried_model::transactions::{Operation, Outcome, Output, Past};
+use serried_actor::{Actor, Context, Coordinate, Group, Settings, Timestamp};
+use serried_model::transactions::{Operation, Outcome, Output};
 use serried_model::{Key, NodeId, Transactions, TxnId, Version};
 use serried_parts::patience_with_leader;
 use smallvec::SmallVec;
@@ -34,6 +35,7 @@ use super::stamp::Stamp;
 use end::{Client, Endings};
 use inquiry::Inquiries;
 use leaders::Leaders;
+use past::Pasts;
 use snapshot::Snapshot;
 use txn::{Phase, Txn};
 use versions::Versions;
@@ -51,6 +53,10 @@ pub struct Coordinator<C> {
     by_version: BTreeMap<Version, TxnId>,
     endings: Endings,
     inquiries: Inquiries,
+    pasts: Pasts,
+    /// A time that was certainly over, in microseconds since the Unix epoch, and when this client learned of it. Only if the
+    /// protocol relies on clocks.
+    over: Option<(u64, Timestamp)>,
     /// The transactions with new reads, while a batch of operations is processed.
     batch: Vec<TxnId>,
     /// How long a shot takes from the client to its execution, as the difference of both clocks in
@@ -93,6 +99,8 @@ impl<C: Control> Coordinator<C> {
             by_version: BTreeMap::new(),
             endings: Endings::default(),
             inquiries: Inquiries::default(),
+            pasts: Pasts::default(),
+            over: None,
             batch: Vec::new(),
             delays_us: BTreeMap::new(),
             known: BTreeMap::new(),
@@ -136,8 +144,14 @@ impl<C: Control> Coordinator<C> {
         let shards: SmallVec<[u16; 4]> = shards.collect();
         let delay_us = shards.iter().filter_map(|shard| self.delays_us.get(shard)).copied().max();
         let now_us = cx.clock().midpoint_us();
-        let then_us = now_us.saturating_add_signed(delay_us.unwrap_or(0));
-        let first_us = self.versions.first_us(then_us, |shard| shards.contains(&shard));
+        let first_us = if C::GROUPS_DECIDE && self.txns[&txn].snapshot.is_some() {
+            self.latest_us(cx)
+        } else {
+            // A later time would only lengthen a commit wait, so it is one by the leaders' clocks if this one is ahead.
+            let delay_us = delay_us.map(|us| if C::GROUPS_DECIDE { us.min(0) } else { us });
+            let then_us = now_us.saturating_add_signed(delay_us.unwrap_or(0));
+            self.versions.first_us(then_us, |shard| shards.contains(&shard))
+        };
         let timestamp_us = self.next_us(first_us, now_us);
         let version = Version { timestamp_us, coordinator: cx.id() };
         self.by_version.insert(version, txn);
@@ -147,6 +161,34 @@ impl<C: Control> Coordinator<C> {
             cx.set_timer(Timer::Beat, self.settings.recovery_after() / 3);
         }
         version
+    }
+
+    /// The latest time that it can be, by this client's clock and by those of leaders that it has heard of. So once it has
+    /// heard of one, it does not matter if its own clock is behind. It is after all times at which transactions of this client
+    /// took effect, so these have its order whatever clocks show.
+    fn latest_us(&self, cx: &Cx<'_, C>) -> u64 {
+        let by_clock_us = self.begins_by_us(cx);
+        let by_others_us = self.over.map_or(0, |(us, at)| {
+            let latest_us = us.saturating_add(2 * self.settings.uncertainty_us);
+            latest_us.saturating_add(cx.now().since(at).as_micros() as u64)
+        });
+        by_clock_us.max(by_others_us).max(self.versions.last_taken_us().saturating_add(1))
+    }
+
+    /// A transaction that has just begun has no later time because of this client's clock.
+    pub(super) fn begins_by_us(&self, cx: &Cx<'_, C>) -> u64 {
+        let ahead_us = if C::GROUPS_DECIDE { self.settings.uncertainty_us } else { 0 };
+        cx.clock().midpoint_us().saturating_add(ahead_us)
+    }
+
+    /// A leader reports a time that is certainly over.
+    fn learn_over(&mut self, us: u64, cx: &Cx<'_, C>) {
+        if C::GROUPS_DECIDE {
+            let carried = |(us, at): (u64, Timestamp)| us + cx.now().since(at).as_micros() as u64;
+            if self.over.is_none_or(|known| carried(known) < us) {
+                self.over = Some((us, cx.now()));
+            }
+        }
     }
 
     fn repeat_later(&mut self, txn: TxnId, cx: &mut Cx<'_, C>) {
@@ -200,6 +242,9 @@ impl<C: Control> Coordinator<C> {
         self.took_effect(txn, version, at, cx);
         if let Some(open) = self.finish(txn, Outcome::Committed, cx) {
             self.moved += u64::from(matches!(open.phase, Phase::Moving(..)));
+            if C::GROUPS_DECIDE && !open.is_disturbed {
+                return; // The leader that has decided tells the others.
+            }
             self.endings.tell(
                 version,
                 Decision::Commit(at),
@@ -235,8 +280,13 @@ impl<C: Control> Coordinator<C> {
             Reply::Decided { txn, decision } => self.on_decided(from, txn, decision, cx),
             Reply::Ended(txns) => self.endings.on_ended(from, &txns),
             Reply::Prepared { .. } => {} // Only backup coordinators wait for that.
-            Reply::Snapshot { number, known, found } => {
-                self.on_snapshot(from, (number, known), found, cx);
+            Reply::Snapshot { number, known, clock_us, found } => {
+                self.learn_over(clock_us, cx);
+                if let Ok(found) = &found {
+                    let shard = from.partition();
+                    self.pasts.on_found(shard, number, found, &self.leaders, cx);
+                }
+                self.on_snapshot(from, (number, known, clock_us), found, cx);
             }
             Reply::Follow { .. } => {} // Handled above.
             // These are for clients of keyspaces with procedures.
@@ -265,6 +315,7 @@ impl<C: Control> Coordinator<C> {
     fn repeat(&mut self, txn: TxnId, cx: &mut Cx<'_, C>) {
         let Some(open) = self.txns.get_mut(&txn) else { return };
         open.repeated += 1;
+        open.is_disturbed = true;
         let repeated = open.repeated;
         if open.abandoned && repeated > ABANDONED_AFTER {
             self.finish(txn, Outcome::Unknown, cx);
@@ -313,7 +364,8 @@ impl<C: Control> Coordinator<C> {
     pub(super) fn follow(&mut self, leader: NodeId, cx: &mut Cx<'_, C>) {
         let shard = leader.partition();
         let mut reads: Vec<(TxnId, u64)> = Vec::new();
-        for (txn, open) in &self.txns {
+        for (txn, open) in &mut self.txns {
+            open.is_disturbed |= open.shards.contains_key(&shard);
             let asked = open.asked.range((shard, 0)..=(shard, u16::MAX));
             for (_, asked) in asked {
                 cx.send(leader, Message::Request(Request::Shot(asked.shot.clone())));
@@ -379,7 +431,9 @@ impl<C: Control> Actor for Coordinator<C> {
     fn on_timer(&mut self, timer: Timer, cx: &mut Cx<'_, C>) {
         match timer {
             Timer::Repeat(txn) => {
-                if !self.inquiries.repeat(txn, &mut self.leaders, cx) {
+                if !self.inquiries.repeat(txn, &mut self.leaders, cx)
+                    && !self.pasts.repeat(txn, &mut self.leaders, cx)
+                {
                     self.repeat(txn, cx);
                 }
             }
@@ -411,12 +465,16 @@ impl<C: Control> Coordinate<Transactions> for Coordinator<C> {
             Operation::Commit { writes, .. } => self.prepare(txn, writes, cx),
             Operation::OneShot { reads, writes } => self.one_shot(txn, reads, writes, cx),
             Operation::Rollback if self.inquiries.forget(txn, cx) => {}
+            Operation::Rollback if self.pasts.forget(txn, cx) => {}
             Operation::Rollback => self.rollback(txn, cx),
             Operation::Inquire { version } => {
                 self.inquiries.begin(txn, version, &self.leaders, cx);
             }
-            // Not offered, so no session requests it.
-            Operation::GetAt { .. } => cx.output((txn, Output::Past(Past::Forgotten))),
+            Operation::GetAt { key, at } => {
+                self.snapshots += 1;
+                let question = (self.snapshots, key, at);
+                self.pasts.begin(txn, question, &self.leaders, cx);
+            }
         }
     }
 

@@ -162,6 +162,7 @@ impl<C: Control> Coordinator<C> {
         let shard = from.partition();
         let Executed { txn: version, number, found, validity, known, clock_us } = executed;
         self.learn_known(shard, known);
+        self.learn_over(clock_us, cx);
         let Some(&txn) = self.by_version.get(&version) else { return };
         let open = self.txns.get_mut(&txn).expect("it is open");
         let Some(Asked { shot, .. }) = open.asked.get(&(shard, number)) else { return };
@@ -240,6 +241,7 @@ impl<C: Control> Coordinator<C> {
         let shard = from.partition();
         let shards = self.leaders.group.partitions();
         self.inquiries.on_refused(shard, shards, version, &reason, cx);
+        self.pasts.on_refused(shard, version, &reason, &self.leaders, cx);
         let Some(&txn) = self.by_version.get(&version) else { return };
         if !self.txns[&txn].concerns(shard) {
             return; // It has answered an inquiry, and has no part in the transaction.
@@ -268,10 +270,12 @@ impl<C: Control> Coordinator<C> {
                 }
                 Outcome::Aborted { conflicts: Vec::new() }
             }
-            Refusal::ClockSkew { .. } if version.timestamp_us > cx.clock().midpoint_us() => {
-                // The time is ahead because of delays or stamps, not because of this client's
-                // clock.
+            Refusal::ClockSkew { .. }
+                if version.timestamp_us > self.begins_by_us(cx) || self.is_by_others(txn) =>
+            {
+                // The time is ahead because of delays, stamps or a leader's clock, not because of this client's clock.
                 self.delays_us.clear();
+                self.over = None;
                 Outcome::Aborted { conflicts: Vec::new() }
             }
             Refusal::ClockSkew { ahead_us } => Outcome::ClockSkew { ahead_us },

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use serried_actor::Timestamp;
 use serried_model::transactions::{Outcome, Output};
 use serried_model::{Key, NodeId, ReadValue, TxnId, Version};
 
@@ -13,8 +14,12 @@ use super::{Coordinator, Cx};
 /// transaction began, or what was written before its timestamp.
 #[derive(Debug, Default)]
 pub(super) struct Snapshot {
-    /// Its timestamp, if it has one.
-    at: Option<Version>,
+    /// Its timestamp, if it has one, and when it got it.
+    at: Option<(Version, Timestamp)>,
+    /// Whether it is later than this client's clock allows for.
+    is_by_others: bool,
+    /// Whether this client knew no leader's time when it got it.
+    is_by_own_clock: bool,
     /// By shard, the slot below which the client knew what was committed.
     known: BTreeMap<u16, u64>,
     /// The requests under way: a shard and the keys.
@@ -34,13 +39,18 @@ impl<C: Control> Coordinator<C> {
         for key in keys {
             by_shard.entry(self.leaders.group.partition_of(&key)).or_default().push(key);
         }
+        let (by_clock_us, is_by_own_clock) = (self.begins_by_us(cx), self.over.is_none());
         let at = match C::SNAPSHOTS {
             Snapshots::AtTimestamps => Some(self.assign_version(txn, by_shard.keys().copied(), cx)),
             Snapshots::OfKnown | Snapshots::Never => None,
         };
         let Some(open) = self.txns.get_mut(&txn) else { return };
         let Some(snapshot) = &mut open.snapshot else { return };
-        snapshot.at = at;
+        if snapshot.at.is_none() {
+            snapshot.is_by_own_clock = is_by_own_clock;
+            snapshot.is_by_others = at.is_some_and(|at| at.timestamp_us > by_clock_us);
+            snapshot.at = at.map(|at| (at, cx.now()));
+        }
         if at.is_none() && snapshot.begun == 0 {
             snapshot.begun = 1;
             snapshot.known.clone_from(&self.known);
@@ -64,7 +74,7 @@ impl<C: Control> Coordinator<C> {
         };
         let Some((shard, keys)) = snapshot.asked.get(&number) else { return };
         let known = || snapshot.known.get(shard).copied().unwrap_or(0);
-        let as_of = snapshot.at.map_or_else(|| AsOf::Slot(known()), AsOf::Time);
+        let as_of = snapshot.at.map_or_else(|| AsOf::Slot(known()), |(at, _)| AsOf::Time(at));
         let request = Request::Snapshot { number, as_of, keys: keys.clone() };
         cx.send(self.leaders.of(*shard, 0), Message::Request(request));
     }
@@ -72,7 +82,7 @@ impl<C: Control> Coordinator<C> {
     pub(super) fn on_snapshot(
         &mut self,
         from: NodeId,
-        (number, known): (u64, u64),
+        (number, known, clock_us): (u64, u64, u64),
         found: Result<Vec<Found>, Unseen>,
         cx: &mut Cx<'_, C>,
     ) {
@@ -88,6 +98,15 @@ impl<C: Control> Coordinator<C> {
         }
         self.snapshot_requests.remove(&number);
         let Some((_, keys)) = snapshot.asked.remove(&number) else { return };
+        if let Some((at, since)) = snapshot.at.filter(|_| C::GROUPS_DECIDE) {
+            let uncertain_us = self.settings.uncertainty_us;
+            let now_us = clock_us + if snapshot.is_by_own_clock { 2 * uncertain_us } else { 0 };
+            if now_us > at.timestamp_us.saturating_add(cx.now().since(since).as_micros() as u64) {
+                // By the leader's clock that time was over when this transaction began. What had committed by then may be
+                // missing.
+                return self.begin_snapshot_later(txn, keys, cx);
+            }
+        }
         match found {
             Err(Unseen { key, .. }) if snapshot.told => {
                 let conflicts = vec![key];
@@ -128,14 +147,9 @@ impl<C: Control> Coordinator<C> {
         anew: bool,
         cx: &mut Cx<'_, C>,
     ) {
+        let keys = self.take_back(txn, refused);
         let open = self.txns.get_mut(&txn).expect("it is open");
         let snapshot = open.snapshot.as_mut().expect("it reads a snapshot");
-        let mut keys = refused;
-        keys.extend(snapshot.held.drain(..).map(|value| value.key));
-        for (number, (_, others)) in core::mem::take(&mut snapshot.asked) {
-            self.snapshot_requests.remove(&number);
-            keys.extend(others);
-        }
         if anew && snapshot.begun == 1 {
             snapshot.begun = 2;
             snapshot.known.clone_from(&self.known);
@@ -150,6 +164,40 @@ impl<C: Control> Coordinator<C> {
                 self.send_reads(txn, cx);
             }
         }
+    }
+
+    /// Begins a transaction that has a timestamp again with a later one, if its program has received no value yet.
+    fn begin_snapshot_later(&mut self, txn: TxnId, keys: Vec<Key>, cx: &mut Cx<'_, C>) {
+        let open = self.txns.get_mut(&txn).expect("it is open");
+        let snapshot = open.snapshot.as_mut().expect("it reads a snapshot");
+        if snapshot.told {
+            self.finish(txn, Outcome::Aborted { conflicts: keys }, cx);
+            return;
+        }
+        snapshot.at = None;
+        if let Some(version) = open.version.take() {
+            self.by_version.remove(&version);
+        }
+        let keys = self.take_back(txn, keys);
+        self.read_snapshot(txn, keys, cx);
+    }
+
+    /// Forgets all answers and requests of a transaction. Returns the keys that it reads, with `keys`.
+    fn take_back(&mut self, txn: TxnId, mut keys: Vec<Key>) -> Vec<Key> {
+        let open = self.txns.get_mut(&txn).expect("it is open");
+        let snapshot = open.snapshot.as_mut().expect("it reads a snapshot");
+        keys.extend(snapshot.held.drain(..).map(|value| value.key));
+        for (number, (_, others)) in core::mem::take(&mut snapshot.asked) {
+            self.snapshot_requests.remove(&number);
+            keys.extend(others);
+        }
+        keys
+    }
+
+    /// Whether a transaction's timestamp is later than this client's clock allows for.
+    pub(super) fn is_by_others(&self, txn: TxnId) -> bool {
+        let snapshot = self.txns.get(&txn).and_then(|open| open.snapshot.as_ref());
+        snapshot.is_some_and(|snapshot| snapshot.is_by_others)
     }
 
     /// Drops the requests of a transaction that has ended.

@@ -39,6 +39,8 @@ pub(super) struct Txn {
     /// The shards to which it has sent anything.
     pub(super) shards: BTreeMap<u16, Part>,
     pub(super) repeated: u32,
+    /// Whether a request was repeated, or a shard has another leader since.
+    pub(super) is_disturbed: bool,
     /// Whether its program abandoned it while it was being prepared.
     pub(super) abandoned: bool,
     pub(super) began: Timestamp,
@@ -72,6 +74,7 @@ impl Txn {
             asked: BTreeMap::new(),
             shards: BTreeMap::new(),
             repeated: 0,
+            is_disturbed: false,
             abandoned: false,
             began: now,
         }

@@ -99,6 +99,11 @@ impl Versions {
         us
     }
 
+    /// The latest time at which a transaction took effect, or may have.
+    pub(super) fn last_taken_us(&self) -> u64 {
+        self.taken_us.iter().copied().max().unwrap_or(0)
+    }
+
     /// Records that a transaction took effect at this time, or may have.
     pub(super) fn take(&mut self, us: u64) {
         self.give(us);

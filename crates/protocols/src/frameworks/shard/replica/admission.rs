@@ -9,7 +9,10 @@ use crate::frameworks::replicated_log::Span;
 
 /// How far a window extends beyond the current time, in microseconds. After a pause, the first
 /// transaction may have to wait until the window is extended.
-const WINDOW_US: u64 = 200_000;
+pub(in super::super) const WINDOW_US: u64 = 200_000;
+/// The same if commits wait for their moments. A new leader's first transactions begin after the window of the former one, and
+/// wait for that time.
+const SHORT_WINDOW_US: u64 = 50_000;
 
 /// Whether a leader admits an unknown transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,6 +39,8 @@ pub(super) struct Windows {
     proposed: AdmissionWindow,
     /// By how much clocks may differ, in microseconds.
     bound_us: u64,
+    /// How far a window extends beyond the current time, in microseconds.
+    length_us: u64,
     /// For how long a transaction may run, in microseconds.
     lag_us: u64,
 }
@@ -46,8 +51,17 @@ impl Windows {
         Windows {
             proposed: chosen,
             bound_us: settings.clock_bound_ms.saturating_mul(1000),
+            length_us: WINDOW_US,
             lag_us: settings.truncation_lag_ms.saturating_mul(1000),
         }
+    }
+
+    /// The windows of a shard whose commits wait for their moments. Reads at timestamps may begin later than their clients'
+    /// clocks show, by the uncertainty.
+    #[must_use]
+    pub(super) fn with_commit_wait(self, settings: &Settings) -> Windows {
+        let bound_us = self.bound_us.saturating_add(settings.uncertainty_us);
+        Windows { bound_us, length_us: SHORT_WINDOW_US, ..self }
     }
 
     /// The beginning of the window that was proposed last.
@@ -105,8 +119,8 @@ impl Windows {
     fn beyond(&self, us: u64, time: Span, chosen: AdmissionWindow) -> AdmissionWindow {
         let earliest_us = time.earliest_us;
         let allowed_us = self.allowed_us(earliest_us, time, chosen);
-        let allowed_us = allowed_us.max(earliest_us.saturating_add(WINDOW_US));
-        let wanted_us = us.max(earliest_us).saturating_add(WINDOW_US).min(allowed_us);
+        let allowed_us = allowed_us.max(earliest_us.saturating_add(self.length_us));
+        let wanted_us = us.max(earliest_us).saturating_add(self.length_us).min(allowed_us);
         let to_us = chosen.to_us.max(wanted_us).max(us.saturating_add(1));
         let from_us = chosen.from_us.max(earliest_us.saturating_sub(self.lag_us).min(to_us));
         AdmissionWindow { from_us, to_us, forget_us: chosen.forget_us }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serried_actor::Store;
+use serried_actor::{ClockInterval, Store};
 use serried_model::Version;
 
 use super::super::calls::Ran;
@@ -35,10 +35,10 @@ impl<C: Control> Controlled<C> {
     pub(super) fn act<T>(
         &mut self,
         table: &mut Table,
-        store: &dyn Store,
+        (store, clock): (&dyn Store, ClockInterval),
         act: impl FnOnce(&mut C, &mut Desk<'_>) -> T,
     ) -> T {
-        let mut desk = Desk::new(table, store, &mut self.events);
+        let mut desk = Desk::new(table, store, &mut self.events, clock);
         let acted = act(&mut self.control, &mut desk);
         self.rows_read += desk.rows_read();
         acted
@@ -50,9 +50,9 @@ impl<C: Control> Controlled<C> {
         shot: &Shot,
         program: Option<Arc<dyn Program>>,
         table: &mut Table,
-        store: &dyn Store,
+        at: (&dyn Store, ClockInterval),
     ) {
-        self.act(table, store, |control, desk| match program {
+        self.act(table, at, |control, desk| match program {
             Some(program) => control.run(shot, program, desk),
             None => control.execute(shot, desk),
         });

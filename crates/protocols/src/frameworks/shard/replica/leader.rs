@@ -18,6 +18,7 @@ use super::super::message::{Decision, Entry, Executed, Kept, Led, Message, Part,
 use super::super::stamp::Stamp;
 use super::acknowledgements::Acknowledgements;
 use super::admission::{Admission, Windows};
+use super::commit_waits::CommitWaits;
 use super::controlled::Controlled;
 use super::open::{Open, Standing};
 use super::other_shards::OtherShards;
@@ -54,6 +55,9 @@ pub(super) struct Leader<C> {
     pub(super) resolutions: BTreeMap<Version, Resolution>,
     /// The read-only transactions that wait for others to end.
     pub(super) parked: Parked,
+    pub(super) commit_waits: CommitWaits,
+    /// The time for which the timer [`Timer::Clock`] is set.
+    pub(super) watched_us: Option<u64>,
     pub(super) others: OtherShards,
     /// When this leader last reported to other shards which transactions have ended here.
     pub(super) tidied: Timestamp,
@@ -63,25 +67,32 @@ pub(super) struct Leader<C> {
 impl<C: Control> Leader<C> {
     /// Creates a leader that has applied every entry of former leaders.
     pub(super) fn new(common: &mut Common, cx: &mut Cx<'_, C>) -> Leader<C> {
+        let windows = Windows::new(common.table.window(), &common.settings);
         let mut leader = Leader {
             controlled: Controlled::new(C::new(common.mutation)),
             open: BTreeMap::new(),
             refusals: Refusals::default(),
-            windows: Windows::new(common.table.window(), &common.settings),
+            windows: match C::GROUPS_DECIDE {
+                true => windows.with_commit_wait(&common.settings),
+                false => windows,
+            },
             unproposed: VecDeque::new(),
             confirming: VecDeque::new(),
             acknowledgements: Acknowledgements::default(),
             resolutions: BTreeMap::new(),
             parked: Parked::default(),
+            commit_waits: CommitWaits::default(),
+            watched_us: None,
             others: OtherShards::default(),
             tidied: cx.now(),
             sets: Sets::default(),
         };
-        let table = &mut common.table;
-        let prepared: Vec<Version> = table.prepared().iter().copied().collect();
-        let part = |txn: &Version| table.part(*txn, cx.store());
+        let prepared: Vec<Version> = common.table.prepared().iter().copied().collect();
+        let part = |txn: &Version| common.table.part(*txn, cx.store());
         let parts: Vec<Part> = prepared.iter().map(part).collect();
-        leader.controlled.act(table, cx.store(), |control, desk| control.inherit(&parts, desk));
+        let at = common.store_and_clock(cx);
+        let table = &mut common.table;
+        leader.controlled.act(table, at, |control, desk| control.inherit(&parts, desk));
         for Part { txn, participants, validity, items } in parts {
             let keys = items.into_iter().map(|item| item.key).collect();
             let kept = common.table.kept(txn, cx.store());
@@ -105,6 +116,7 @@ impl<C: Control> Leader<C> {
         each("refused", self.refusals.len() as u64);
         each("unproposed", self.unproposed.len() as u64);
         each("parked", self.parked.len() as u64);
+        each("commit_waits", self.commit_waits.len() as u64);
         self.controlled.gauges(each);
     }
 
@@ -223,10 +235,13 @@ impl<C: Control> Leader<C> {
 
     /// Sends the answers that are possible for a transaction.
     pub(super) fn answer(&mut self, txn: Version, common: &mut Common, cx: &mut Cx<'_, C>) {
-        while let Some(shot) = self.open.get(&txn).and_then(Open::answerable) {
-            let found = self.controlled.act(&mut common.table, cx.store(), |control, desk| {
-                control.found(txn, &shot.reads, desk)
-            });
+        // A group that decides answers last shots when the transaction ends.
+        let answerable = |open: &Open| open.answerable(!C::GROUPS_DECIDE);
+        while let Some(shot) = self.open.get(&txn).and_then(answerable) {
+            let at = common.store_and_clock(cx);
+            let found = self
+                .controlled
+                .act(&mut common.table, at, |control, desk| control.found(txn, &shot.reads, desk));
             // Before it is durable here, this replica could forget what it reports to a client.
             let known = if shot.is_last { common.known } else { 0 };
             let open = self.open.get_mut(&txn).expect("the transaction is open");
@@ -263,6 +278,9 @@ impl<C: Control> Leader<C> {
             cx.send(from, Message::Reply(Reply::Moved { txn }));
             self.open.entry(txn).and_modify(|open| open.mover = None);
         }
+        if C::GROUPS_DECIDE {
+            self.report(txn, common, cx);
+        }
         self.continue_resolution(txn, common, cx);
     }
 
@@ -294,9 +312,10 @@ impl<C: Control> Leader<C> {
         common: &mut Common,
         cx: &mut Cx<'_, C>,
     ) {
-        let at = committed(decision);
-        self.controlled.act(&mut common.table, cx.store(), |control, desk| {
-            control.decided(txn, at, desk);
+        let moment = committed(decision);
+        let at = common.store_and_clock(cx);
+        self.controlled.act(&mut common.table, at, |control, desk| {
+            control.decided(txn, moment, desk);
         });
     }
 
@@ -314,14 +333,34 @@ impl<C: Control> Leader<C> {
             }
             return;
         }
+        if !self.waits(txn, decision, common, cx) {
+            self.finish(txn, decision, common, cx);
+        }
+    }
+
+    /// A transaction has ended, and nothing waits for its moment.
+    pub(super) fn finish(
+        &mut self,
+        txn: Version,
+        decision: Decision,
+        common: &mut Common,
+        cx: &mut Cx<'_, C>,
+    ) {
         if !common.mutation.is(Mutation::ReleasesBeforeDurable) {
             self.release(txn, decision, common, cx);
         }
         let resolution = self.resolutions.remove(&txn);
         self.parked.release(txn);
+        let mut is_concluded = false;
         let reply = || Message::Reply(Reply::Decided { txn, decision });
         if let Some(open) = self.open.remove(&txn) {
-            for to in open.waiting().chain(open.inspectors.iter().copied()) {
+            // The client of one on which another group decides is answered there, and asks here if that answer is lost.
+            let decides = !C::GROUPS_DECIDE || open.backup() == Some(common.shard());
+            is_concluded = open.is_concluded;
+            for to in open.waiting().filter(|_| decides) {
+                cx.send(to, reply());
+            }
+            for to in open.inspectors.iter().copied() {
                 cx.send(to, reply());
             }
             if let Some((to, _)) = open.mover {
@@ -331,7 +370,7 @@ impl<C: Control> Leader<C> {
                 self.acknowledgements.add(to, txn, cx);
             }
         }
-        if let Some(resolution) = resolution {
+        if let Some(resolution) = resolution.filter(|_| !is_concluded) {
             self.tell_participants(txn, decision, &resolution, common, cx);
         }
         self.end_registration(common, cx);
@@ -386,7 +425,8 @@ impl<C: Control> Leader<C> {
         common: &mut Common,
         cx: &mut Cx<'_, C>,
     ) {
-        self.controlled.act(&mut common.table, cx.store(), |control, desk| {
+        let at = common.store_and_clock(cx);
+        self.controlled.act(&mut common.table, at, |control, desk| {
             control.discard(txn, desk);
         });
         self.refuse(txn, reason, common, cx);

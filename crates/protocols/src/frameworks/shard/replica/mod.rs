@@ -2,7 +2,9 @@
 
 mod acknowledgements;
 mod admission;
+mod commit_waits;
 mod controlled;
+mod deciding;
 mod leader;
 mod open;
 mod other_shards;
@@ -21,6 +23,8 @@ use std::collections::VecDeque;
 use serried_actor::{Actor, Context, Group, Recover, Settings, Standing, Store};
 use serried_model::{NodeId, Value};
 use serried_parts::encode_cell;
+
+pub(super) use admission::WINDOW_US;
 
 use super::Mutation;
 use super::control::Control;
@@ -56,6 +60,8 @@ pub enum Timer {
     Watch,
     /// Acknowledge the ends of transactions.
     Acknowledge,
+    /// A time is over that a transaction waits for.
+    Clock,
 }
 
 type Cx<'a, C> = Context<'a, Replica<C>>;
@@ -151,6 +157,7 @@ impl<C: Control> Replica<C> {
             return;
         }
         self.shard.begin(&mut self.log, cx);
+        self.shard.look_at_clock(cx);
         loop {
             self.propose(cx);
             self.shard.answer_parked(&mut self.log, cx);
@@ -232,6 +239,7 @@ impl<C: Control> Actor for Replica<C> {
             Timer::Store => return self.store_some(cx),
             Timer::Watch => self.shard.watch(cx),
             Timer::Acknowledge => return self.shard.acknowledge(cx),
+            Timer::Clock => self.shard.on_clock(cx),
         }
         self.after(cx);
     }

@@ -54,6 +54,12 @@ pub(super) struct Open {
     pub(super) inspectors: SmallVec<[NodeId; 1]>,
     /// The clients and shards to notify when it has ended.
     pub(super) enders: SmallVec<[NodeId; 1]>,
+    /// Whether its part was reported to the group that decides.
+    pub(super) is_reported: bool,
+    /// The parts that were reported here before this group could decide, and their shards.
+    pub(super) reported: SmallVec<[(u16, Validity); 2]>,
+    /// Whether its commit was reported.
+    pub(super) is_concluded: bool,
     /// The node that has requested another moment, and that moment.
     pub(super) mover: Option<(NodeId, Stamp)>,
 }
@@ -97,6 +103,9 @@ impl Open {
             shots: SmallVec::new(),
             inspectors: SmallVec::new(),
             enders: SmallVec::new(),
+            is_reported: false,
+            reported: SmallVec::new(),
+            is_concluded: false,
             mover: None,
         }
     }
@@ -169,9 +178,10 @@ impl Open {
         }
     }
 
-    /// A shot that can be answered and has not been answered.
-    pub(super) fn answerable(&self) -> Option<Answerable> {
-        let ready = self.is_ready();
+    /// A shot that can be answered and has not been answered. `answers_last` is whether last shots are answered when the part
+    /// is ready.
+    pub(super) fn answerable(&self, answers_last: bool) -> Option<Answerable> {
+        let ready = self.is_ready() && answers_last;
         let can = |shot: &&OpenShot| {
             shot.answered.is_none() && if shot.is_last { ready } else { shot.released }
         };
@@ -193,6 +203,15 @@ impl Open {
     /// The clients that wait for answers to shots.
     pub(super) fn waiting(&self) -> impl Iterator<Item = NodeId> {
         self.shots.iter().filter(|shot| shot.answered.is_none()).map(|shot| shot.client)
+    }
+
+    /// Answers all shots that were not answered. Returns the clients.
+    pub(super) fn answer_all(&mut self, answer: &Reply) -> SmallVec<[NodeId; 1]> {
+        let waiting = self.waiting().collect();
+        for shot in self.shots.iter_mut().filter(|shot| shot.answered.is_none()) {
+            shot.answered = Some(answer.clone());
+        }
+        waiting
     }
 
     /// The shard that is its backup coordinator, once it is known.

@@ -28,7 +28,7 @@ impl<C: Control> Leader<C> {
         cx: &mut Cx<'_, C>,
     ) {
         if let Some(decision) = common.table.decision(txn) {
-            return cx.send(from, Message::Reply(Reply::Decided { txn, decision }));
+            return self.tell_decided(from, txn, decision, common, cx);
         }
         if let Some(open) = self.open.get_mut(&txn) {
             if open.standing == Standing::Executing {
@@ -67,7 +67,7 @@ impl<C: Control> Leader<C> {
         if from.is_coordinator()
             && let Some(decision) = common.table.decision_of_version(txn)
         {
-            return cx.send(from, Message::Reply(Reply::Decided { txn, decision }));
+            return self.tell_decided(from, txn, decision, common, cx);
         }
         self.on_inspect(from, txn, common, cx);
         self.resolve(txn, common, cx);
@@ -122,7 +122,7 @@ impl<C: Control> Leader<C> {
             Step::Commit(_) if open.must_abort() => {
                 self.decide(txn, Decision::Abort, common, cx);
             }
-            Step::Commit(at) => self.decide(txn, Decision::Commit(at), common, cx),
+            Step::Commit(at) => self.commit(txn, at, common, cx),
             Step::Move(to) => {
                 for shard in resolution.others() {
                     self.others.send(shard, resolution.request(), &common.group, cx);
@@ -177,7 +177,7 @@ impl<C: Control> Leader<C> {
     }
 
     /// The resolution of a transaction that has a part at `shard`.
-    fn resolution_with(&mut self, txn: Version, shard: u16) -> Option<&mut Resolution> {
+    pub(super) fn resolution_with(&mut self, txn: Version, shard: u16) -> Option<&mut Resolution> {
         self.resolutions.get_mut(&txn).filter(|resolution| resolution.concerns(shard))
     }
 
@@ -198,9 +198,10 @@ impl<C: Control> Leader<C> {
         if to < open.validity.from {
             return false; // No sender that knows the part's interval requests this.
         }
+        let at = common.store_and_clock(cx);
         let can_move = self
             .controlled
-            .act(&mut common.table, cx.store(), |control, desk| control.reposition(txn, to, desk));
+            .act(&mut common.table, at, |control, desk| control.reposition(txn, to, desk));
         if !can_move {
             self.decide(txn, Decision::Abort, common, cx);
         }
@@ -232,6 +233,7 @@ impl<C: Control> Leader<C> {
     /// Resolves transactions whose clients have been silent.
     pub(super) fn watch(&mut self, common: &mut Common, cx: &mut Cx<'_, C>) {
         common.ask_clocks(cx);
+        common.compare_clock(cx);
         self.count_ahead(common);
         let (now, patience) = (cx.now(), common.settings.recovery_after());
         let limit_ms = common.settings.truncation_lag_ms;

@@ -101,6 +101,9 @@ impl<C: Control> Leader<C> {
             Request::Inspect { txn } => self.on_inspect(from, txn, common, cx),
             Request::Resolve { txn } => self.on_resolve(from, txn, common, cx),
             Request::Over { below_us } => self.others.are_over(from.partition(), below_us),
+            Request::Prepared { txn, validity } => {
+                self.on_prepared(from, (txn, validity), common, cx);
+            }
         }
         None
     }
@@ -126,7 +129,7 @@ impl<C: Control> Leader<C> {
         };
         let txn = shot.txn;
         if let Some(decision) = common.table.decision(txn) {
-            cx.send(client, Message::Reply(Reply::Decided { txn, decision }));
+            self.tell_decided(client, txn, decision, common, cx);
             return None;
         }
         if let Some(reason) = self.refusals.reason(txn) {
@@ -154,7 +157,8 @@ impl<C: Control> Leader<C> {
                 }
             }
         }
-        let clock_us = common.time(cx).map(|time| time.earliest_us);
+        let certain_us = || C::GROUPS_DECIDE.then(|| common.clock(cx).earliest_us);
+        let clock_us = certain_us().or_else(|| common.time(cx).map(|time| time.earliest_us));
         let clock_us = clock_us.unwrap_or_else(|| cx.clock().midpoint_us());
         let open = self.open.get_mut(&txn).expect("the transaction is open");
         open.heard = now;
@@ -163,13 +167,17 @@ impl<C: Control> Leader<C> {
                 cx.charge(shot.keys());
                 match self.program(txn, run, common) {
                     Ok(program) => {
+                        let at = common.store_and_clock(cx);
                         let table = &mut common.table;
-                        self.controlled.execute(shot, program, table, cx.store());
+                        self.controlled.execute(shot, program, table, at);
                     }
                     Err(reason) => self.discard(txn, reason, common, cx),
                 }
             }
             Taken::Inherited => self.answer(txn, common, cx),
+            Taken::Known if C::GROUPS_DECIDE && shot.participants.is_some() => {
+                self.report_again(txn, common, cx);
+            }
             Taken::Known => {}
             Taken::Answered(reply) => cx.send(client, Message::Reply(reply)),
         }
@@ -213,7 +221,7 @@ impl<C: Control> Leader<C> {
         cx: &mut Cx<'_, C>,
     ) {
         if let Some(decision) = common.table.decision(txn) {
-            return cx.send(from, Message::Reply(Reply::Decided { txn, decision }));
+            return self.tell_decided(from, txn, decision, common, cx);
         }
         let Some(open) = self.open.get_mut(&txn) else { return };
         open.heard = cx.now();
@@ -241,7 +249,8 @@ impl<C: Control> Leader<C> {
             }
             return self.acknowledgements.add(from, txn, cx);
         };
-        if !open.enders.contains(&from) {
+        // Other shards do not wait for that.
+        if from.is_coordinator() && !open.enders.contains(&from) {
             open.enders.push(from);
         }
         match open.standing {
@@ -288,19 +297,24 @@ impl<C: Control> Leader<C> {
         }
         let SnapshotRequest { from, number, as_of, ref keys } = request;
         cx.charge(keys.len());
-        let glanced = self.controlled.act(&mut common.table, cx.store(), |control, desk| {
-            glance_all(control, as_of, keys, desk)
-        });
-        let known = common.known;
+        let at = common.store_and_clock(cx);
+        let glanced = self
+            .controlled
+            .act(&mut common.table, at, |control, desk| glance_all(control, as_of, keys, desk));
+        let (known, clock_us) = (common.known, common.clock(cx).earliest_us);
         match (glanced, as_of) {
             (Glanced::Waits(writer), _) => self.parked.insert(writer, request),
+            (Glanced::WaitsUntil(us), _) => {
+                self.parked.insert_until(us, request);
+                self.watch_clock(common, cx);
+            }
             (Glanced::Found(found), _) => {
-                let reply = Reply::Snapshot { number, known, found: Ok(found) };
+                let reply = Reply::Snapshot { number, known, clock_us, found: Ok(found) };
                 self.reply_confirmed(from, reply, log, cx);
             }
             // Nothing depends on a refusal, so the leader need not confirm its leadership.
             (Glanced::Refused(unseen), AsOf::Slot(_)) => {
-                let reply = Reply::Snapshot { number, known, found: Err(unseen) };
+                let reply = Reply::Snapshot { number, known, clock_us, found: Err(unseen) };
                 cx.send(from, Message::Reply(reply));
             }
             (Glanced::Refused(_), AsOf::Time(txn)) => {

@@ -23,6 +23,8 @@ pub(super) struct Resolution {
     to: Option<Stamp>,
     /// The shards whose parts hold at that moment.
     moved: BTreeSet<u16>,
+    /// The moment at which it commits, once that is certain.
+    commits_at: Option<Stamp>,
 }
 
 /// The next step of a backup coordinator.
@@ -38,7 +40,7 @@ pub(super) enum Step {
 impl Resolution {
     pub(super) fn new(txn: Version, own: u16, participants: Arc<[u16]>) -> Resolution {
         let (ready, moved) = (BTreeMap::new(), BTreeSet::new());
-        Resolution { txn, own, participants, ready, to: None, moved }
+        Resolution { txn, own, participants, ready, to: None, moved, commits_at: None }
     }
 
     /// Whether a shard has a part of the transaction.
@@ -49,6 +51,11 @@ impl Resolution {
     /// The other participants.
     pub(super) fn others(&self) -> impl Iterator<Item = u16> {
         self.participants.iter().copied().filter(|shard| *shard != self.own)
+    }
+
+    /// The moment at which the transaction commits, once that is certain.
+    pub(super) fn commits_at(&self) -> Option<Stamp> {
+        self.commits_at
     }
 
     /// The other participants that have not answered.
@@ -86,10 +93,14 @@ impl Resolution {
         }
         if let Some(to) = self.to {
             let has_moved = self.moved.len() == self.participants.len();
-            return if has_moved { Step::Commit(to) } else { Step::Wait };
+            self.commits_at = has_moved.then_some(to);
+            return self.commits_at.map_or(Step::Wait, Step::Commit);
         }
         match verdict(self.txn, self.ready.values().copied()) {
-            Verdict::Commit(at) => Step::Commit(at),
+            Verdict::Commit(at) => {
+                self.commits_at = Some(at);
+                Step::Commit(at)
+            }
             Verdict::Move(to) => {
                 self.to = Some(to);
                 self.on_moved(self.own);

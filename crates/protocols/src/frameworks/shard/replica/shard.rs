@@ -1,12 +1,13 @@
 //! A shard at one of its replicas: the state built from its log, and the leader's state if this
 //! replica leads.
 
-use serried_actor::{Group, Settings, Store};
+use serried_actor::{ClockInterval, Group, Settings, Store};
 use serried_model::{Key, NodeId};
 use serried_parts::Cells;
 
 use super::super::Mutation;
 use super::super::control::Control;
+use super::super::horizon::Horizon;
 use super::super::message::{AdmissionWindow, Entry, Led, Message, Reply, Request};
 use super::super::row::Cell;
 use super::super::sound;
@@ -39,6 +40,8 @@ pub(super) struct Common {
     pub(super) mutation: Mutated<Mutation>,
     pub(super) table: Table,
     clocks: Clocks,
+    /// By how much this replica's clock was off when that was last looked at, in microseconds, if by more than it may be.
+    clock_off_us: u64,
     /// Slots below this one are applied, as far as this replica knows.
     pub(super) known: u64,
 }
@@ -52,6 +55,52 @@ impl Common {
     /// The time by the clocks of a majority, if they are known.
     pub(super) fn time<C: Control>(&self, cx: &Cx<'_, C>) -> Option<Span> {
         self.clocks.time(cx.clock().midpoint_us(), cx.now())
+    }
+
+    /// The time and its uncertainty, for controls that rely on clocks. It is that of this replica's clock, unless a majority
+    /// of the shard's replicas disagrees with it by more than the uncertainty of both: then it is that of the majority.
+    pub(super) fn clock<C: Control>(&self, cx: &Cx<'_, C>) -> ClockInterval {
+        let own_us = cx.clock().midpoint_us();
+        if !C::GROUPS_DECIDE {
+            return ClockInterval { earliest_us: own_us, latest_us: own_us };
+        }
+        let own = Span { earliest_us: own_us, latest_us: own_us };
+        let Span { earliest_us, latest_us } = self.majority_against_own(cx).unwrap_or(own);
+        let uncertain_us = self.settings.uncertainty_us;
+        ClockInterval {
+            earliest_us: earliest_us.saturating_sub(uncertain_us),
+            latest_us: latest_us.saturating_add(uncertain_us),
+        }
+    }
+
+    /// What the clocks of a majority show, if this replica's clock is off by more than it may be.
+    fn majority_against_own<C: Control>(&self, cx: &Cx<'_, C>) -> Option<Span> {
+        let own_us = cx.clock().midpoint_us();
+        let time = self.clocks.certain_time(own_us, cx.now())?;
+        (off_us(own_us, time) > 2 * self.settings.uncertainty_us).then_some(time)
+    }
+
+    /// Looks at whether this replica's clock is off by more than it may be.
+    pub(super) fn compare_clock<C: Control>(&mut self, cx: &Cx<'_, C>) {
+        if C::GROUPS_DECIDE {
+            let against = self.majority_against_own(cx);
+            let off = against.map(|time| off_us(cx.clock().midpoint_us(), time));
+            self.clock_off_us = off.unwrap_or(0);
+        }
+    }
+
+    /// The store, and [`Common::clock`].
+    pub(super) fn store_and_clock<'a, C: Control>(
+        &self,
+        cx: &'a mut Cx<'_, C>,
+    ) -> (&'a dyn Store, ClockInterval) {
+        let clock = self.clock(cx);
+        (cx.store(), clock)
+    }
+
+    /// Whether a time is certainly over.
+    pub(super) fn is_over<C: Control>(&self, us: u64, cx: &Cx<'_, C>) -> bool {
+        self.clock(cx).earliest_us > us
     }
 
     /// Asks the other replicas for the times of their clocks, unless it has asked recently.
@@ -78,6 +127,11 @@ impl Common {
     }
 }
 
+/// By how much a clock that shows `own_us` disagrees with a majority.
+fn off_us(own_us: u64, time: Span) -> u64 {
+    time.earliest_us.saturating_sub(own_us).max(own_us.saturating_sub(time.latest_us))
+}
+
 impl<C: Control> Shard<C> {
     pub(super) fn new(
         id: NodeId,
@@ -86,7 +140,7 @@ impl<C: Control> Shard<C> {
         mutation: Mutated<Mutation>,
         runs_calls: bool,
     ) -> Shard<C> {
-        let table = Table::new(settings.resident_keys, C::MULTI_VERSION);
+        let table = Table::new(settings.resident_keys, Horizon::of(C::KEEPS, settings));
         let common = Common {
             id,
             clocks: Clocks::new(group.size(), id.member()),
@@ -94,6 +148,7 @@ impl<C: Control> Shard<C> {
             settings: *settings,
             mutation,
             table: table.running_calls(runs_calls),
+            clock_off_us: 0,
             known: 0,
         };
         Shard { common, ballot: None, first: None, leader: None }
@@ -135,6 +190,7 @@ impl<C: Control> Shard<C> {
     pub(super) fn gauges(&self, each: &mut dyn FnMut(&'static str, u64)) {
         each("undecided_transactions", self.common.table.prepared().len() as u64);
         each("remembered_transactions", self.common.table.remembered() as u64);
+        each("clock_off_ms", self.common.clock_off_us / 1000);
         if let Some(leader) = &self.leader {
             leader.gauges(each);
         }
@@ -206,6 +262,20 @@ impl<C: Control> Shard<C> {
     pub(super) fn watch(&mut self, cx: &mut Cx<'_, C>) {
         if let Some(leader) = &mut self.leader {
             leader.watch(&mut self.common, cx);
+        }
+    }
+
+    /// Looks at whether a time is over that a transaction waits for.
+    pub(super) fn look_at_clock(&mut self, cx: &mut Cx<'_, C>) {
+        if let Some(leader) = &mut self.leader {
+            leader.look_at_clock(&mut self.common, cx);
+        }
+    }
+
+    /// A time may be over that a transaction waits for.
+    pub(super) fn on_clock(&mut self, cx: &mut Cx<'_, C>) {
+        if let Some(leader) = &mut self.leader {
+            leader.on_clock(&mut self.common, cx);
         }
     }
 

@@ -21,7 +21,9 @@ pub(super) struct SnapshotRequest {
 #[derive(Debug, Default)]
 pub(super) struct Parked {
     by_writer: BTreeMap<Version, Vec<SnapshotRequest>>,
-    /// The requests whose transactions have ended.
+    /// Those that wait for a time to be over, in microseconds since the Unix epoch.
+    by_time: BTreeMap<u64, Vec<SnapshotRequest>>,
+    /// The requests that wait for nothing any more.
     ready: VecDeque<SnapshotRequest>,
     /// How many requests there are of both kinds.
     len: usize,
@@ -33,6 +35,8 @@ pub(super) enum Glanced {
     Found(Vec<Found>),
     /// The request has to wait until this transaction ends.
     Waits(Version),
+    /// The request has to wait until this time is over.
+    WaitsUntil(u64),
     /// One of the keys can't be read.
     Refused(Unseen),
 }
@@ -48,14 +52,28 @@ impl Parked {
     /// Parks a request until a transaction ends. If too many wait, drops it; the client sends it
     /// again.
     pub(super) fn insert(&mut self, writer: Version, request: SnapshotRequest) {
-        if self.len >= PENDING_AT_MOST {
-            return;
+        if self.len < PENDING_AT_MOST {
+            self.len += add(self.by_writer.entry(writer).or_default(), request);
         }
-        let others = self.by_writer.entry(writer).or_default();
-        if !others.contains(&request) {
-            others.push(request);
-            self.len += 1;
+    }
+
+    /// Parks a request until a time is over. If too many wait, drops it.
+    pub(super) fn insert_until(&mut self, us: u64, request: SnapshotRequest) {
+        if self.len < PENDING_AT_MOST {
+            self.len += add(self.by_time.entry(us).or_default(), request);
         }
+    }
+
+    /// The first time that a request waits for.
+    pub(super) fn first_us(&self) -> Option<u64> {
+        self.by_time.keys().next().copied()
+    }
+
+    /// Releases the requests that wait for times before this one.
+    pub(super) fn release_before(&mut self, earliest_us: u64) {
+        let later = self.by_time.split_off(&earliest_us);
+        let over = core::mem::replace(&mut self.by_time, later);
+        self.ready.extend(over.into_values().flatten());
     }
 
     /// Releases the requests that wait for a transaction, which has ended.
@@ -74,6 +92,15 @@ impl Parked {
     }
 }
 
+/// Adds a request, unless it is there. Returns how many it has added.
+fn add(others: &mut Vec<SnapshotRequest>, request: SnapshotRequest) -> usize {
+    let is_new = !others.contains(&request);
+    if is_new {
+        others.push(request);
+    }
+    usize::from(is_new)
+}
+
 /// Reads all keys, even if one of them has to wait: the control has to know all keys that are read.
 pub(super) fn glance_all(
     control: &mut impl Control,
@@ -81,15 +108,16 @@ pub(super) fn glance_all(
     keys: &[Key],
     desk: &mut Desk<'_>,
 ) -> Glanced {
-    let (mut found, mut writer) = (Vec::with_capacity(keys.len()), None);
+    let (mut found, mut waits) = (Vec::with_capacity(keys.len()), None);
     for key in keys {
         match control.glance(key, as_of, desk) {
             Glance::Found(version) => found.push(version),
-            Glance::Waits(of) => writer = Some(of),
+            Glance::Waits(writer) => waits = Some(Glanced::Waits(writer)),
+            Glance::WaitsUntil(us) => waits = Some(Glanced::WaitsUntil(us)),
             Glance::Refused { anew } => {
                 return Glanced::Refused(Unseen { key: key.clone(), anew });
             }
         }
     }
-    writer.map_or(Glanced::Found(found), Glanced::Waits)
+    waits.unwrap_or(Glanced::Found(found))
 }

@@ -31,7 +31,8 @@
 //! Messages of a former era are dropped, and so are votes and decisions that the site's partitions had sent each other.
 //! The site does not begin before all other sites have told it what its eras were, and all partitions of a site begin the
 //! same one. A leader tells it that only after its log has confirmed that it still leads. So no era is used twice: before
-//! the site had sent anything in an era, the logs of all other sites had it.
+//! the site had sent anything in an era, the logs of all other sites had it. Only if all sites are lost together, nobody knows
+//! former eras: docs/sites.md says what clients have to do then.
 //!
 //! # Stages
 //! The first partition's log says when all partitions have got back what the site had written ([`Stage::Whole`]). Before
@@ -52,7 +53,8 @@
 //! of them. If another site is lost while this one is being rebuilt, effects may be here whose causes are nowhere, if
 //! - Y is lost, and this site has not admitted all of Y up to *s*; or
 //! - Y and X are lost, in any order, and this site had not admitted what it lacks of X when the second one was lost. X gets
-//!   back from Y what Y had admitted of it, but perhaps Y was lost before that.
+//!   back from Y what Y had admitted of it, but perhaps Y was lost before that. X may also have been lost before this site
+//!   was, and may be whole again. This site does not know that, and counts it all the same.
 //!
 //! Then this site is torn, too (`Sites::loses_causes`). Each partition decides this for its own parts, and one that is torn
 //! never says that it is ready. One that is ready stays so, because the cut never falls.
@@ -336,6 +338,8 @@ impl Replica {
         exchange.rebuilding.restored.remove(&site);
         exchange.rebuilding.restored_at.remove(&site);
         exchange.rebuilding.is_stored = false;
+        // Its coordinator may not know of the loss.
+        exchange.offered = None;
     }
 
     /// The log says that this site is being rebuilt, and how far, or that it has been.

@@ -251,8 +251,14 @@ impl Sites {
         first.map_or(received, |batch| received.min(Versionstamp(batch.first.0.saturating_sub(1))))
     }
 
-    /// Another site has lost its disks. What was not admitted of it by now, it does not know any more.
-    pub(in super::super) fn lose(&mut self, site: usize, era: u32, mutation: Mutated<Mutation>) {
+    /// Another site has lost its disks. What was not admitted of it by now, it does not know any more. This one is `own`.
+    pub(in super::super) fn lose(
+        &mut self,
+        site: usize,
+        era: u32,
+        own: usize,
+        mutation: Mutated<Mutation>,
+    ) {
         if era <= self.eras[site] {
             return;
         }
@@ -261,7 +267,7 @@ impl Sites {
             return;
         }
         let cut = self.cut[site];
-        self.lacks_causes |= self.is_rebuilding() && self.loses_causes(site);
+        self.lacks_causes |= self.is_rebuilding() && self.loses_causes(site, own);
         self.losses[site].push((era, cut));
         self.received[site] = cut;
         self.waiting[site].clear();
@@ -272,12 +278,13 @@ impl Sites {
         }
     }
 
-    /// Whether the causes of something are perhaps nowhere if a site is lost now, while this one is being rebuilt. `cut` is
-    /// the same at all partitions then. Sites that are lost while this one is being rebuilt are those that have losses.
-    fn loses_causes(&self, site: usize) -> bool {
+    /// Whether the causes of something are perhaps nowhere if a site is lost now, while this one, `own`, is being rebuilt. `cut`
+    /// is the same at all partitions then. This site may have been told when it began that another one was lost, and does
+    /// not know whether that one has got everything back. So it counts.
+    fn loses_causes(&self, site: usize, own: usize) -> bool {
         let has_sent = |site: usize| self.sent_at[site] > Versionstamp::ZERO;
         let lacks_of = |site: usize| self.lacks[site] > self.cut[site];
-        let was_lost = |other: &usize| *other != site && !self.losses[*other].is_empty();
+        let was_lost = |other: &usize| *other != site && *other != own && self.eras[*other] > 0;
         // What a site has sent depends on what it had written itself, and on what it had of another one. That one gets it
         // back, unless both are lost.
         let mut lost = (0..self.cut.len()).filter(was_lost);
@@ -557,14 +564,14 @@ mod tests {
         let mut sites = Sites::new(3);
         sites.receive(1, Versionstamp(10), batch(3, 7));
         sites.admit(&[Versionstamp(0), Versionstamp(5), Versionstamp(0)], Versionstamp(50));
-        sites.lose(1, 1, Mutated::NONE);
+        sites.lose(1, 1, 0, Mutated::NONE);
         assert_eq!((sites.received[1], sites.waiting[1].len()), (Versionstamp(5), 0));
         let is_lost = |sites: &Sites, stamp, era| sites.is_lost(1, Versionstamp(stamp), era);
         assert_eq!([5, 6, 7].map(|stamp| is_lost(&sites, stamp, 0)), [false, true, true]);
         assert!(!is_lost(&sites, 6, 1), "it was sent again");
         sites.receive(1, Versionstamp(9), batch(6, 8));
         sites.admit(&[Versionstamp(0), Versionstamp(6), Versionstamp(0)], Versionstamp(60));
-        sites.lose(1, 3, Mutated::NONE);
+        sites.lose(1, 3, 0, Mutated::NONE);
         assert_eq!([6, 8].map(|stamp| is_lost(&sites, stamp, 1)), [false, true]);
         assert!(is_lost(&sites, 6, 0), "it was lost the first time");
     }
@@ -576,7 +583,7 @@ mod tests {
         assert!(sites.is_rebuilding() && sites.lacks_own());
         assert_eq!(sites.clock_from, Versionstamp(9).after(CLOCK_AHEAD));
         let mut other = sites.clone();
-        other.lose(1, 1, Mutated::NONE);
+        other.lose(1, 1, 0, Mutated::NONE);
         assert!(!other.is_torn(), "it had sent nothing");
         let needs = [Versionstamp(0), Versionstamp(20), Versionstamp(7)];
         sites.restored(1, b"a", false, Versionstamp(20), &needs);
@@ -584,12 +591,12 @@ mod tests {
         sites.receive(1, Versionstamp(30), batch(19, 25));
         let mut nothing = sites.clone();
         nothing.whole();
-        nothing.lose(1, 1, Mutated::NONE);
+        nothing.lose(1, 1, 0, Mutated::NONE);
         assert!(!nothing.is_torn(), "it had nothing of this site");
         sites.depends_on(1, needs[1]);
         let mut late = sites.clone();
         sites.admit(&[Versionstamp(0), Versionstamp(26), Versionstamp(0)], Versionstamp(50));
-        sites.lose(1, 1, Mutated::NONE);
+        sites.lose(1, 1, 0, Mutated::NONE);
         assert!(sites.is_torn());
         // The first partition has found before that that all have everything.
         sites.whole();
@@ -599,7 +606,7 @@ mod tests {
         // What the other site has sent may depend on what is not admitted.
         late.whole();
         let mut later = late.clone();
-        late.lose(1, 1, Mutated::NONE);
+        late.lose(1, 1, 0, Mutated::NONE);
         assert!(late.is_torn() && late.may_have_sent_effects());
         late.whole();
         assert!(late.is_torn(), "whoever has found that all have everything");
@@ -607,7 +614,7 @@ mod tests {
         assert!(!late.is_torn());
         // It makes no difference once the site serves.
         later.rebuilt();
-        later.lose(1, 1, Mutated::NONE);
+        later.lose(1, 1, 0, Mutated::NONE);
         assert!(!later.is_torn());
     }
 
@@ -631,25 +638,34 @@ mod tests {
         for (first, second) in [(1, 2), (2, 1)] {
             let mut sites = whole_with_effects();
             sites.admit(&cut([0, 30, 0]), Versionstamp(50));
-            sites.lose(first, 1, Mutated::NONE);
+            sites.lose(first, 1, 0, Mutated::NONE);
             assert!(!sites.is_torn(), "site {second} has what is lacking, or gets it back");
             let mut has_all = sites.clone();
-            sites.lose(second, 1, Mutated::NONE);
+            sites.lose(second, 1, 0, Mutated::NONE);
             assert!(sites.is_torn() && sites.may_have_sent_effects());
             has_all.admit(&cut([0, 30, 30]), Versionstamp(60));
-            has_all.lose(second, 1, Mutated::NONE);
+            has_all.lose(second, 1, 0, Mutated::NONE);
             assert!(!has_all.is_torn(), "it had everything");
         }
+        // It is told when it begins that site 2 is lost, and not whether that one has what was there.
+        let mut sites = Sites::new(3);
+        sites.rebuild(0, &[2, 0, 1], Versionstamp(9));
+        sites.restored(1, b"a", true, Versionstamp(20), &[3, 20, 7].map(Versionstamp));
+        sites.depends_on(1, Versionstamp(20));
+        sites.whole();
+        sites.admit(&cut([0, 30, 0]), Versionstamp(50));
+        sites.lose(1, 1, 0, Mutated::NONE);
+        assert!(sites.is_torn());
         let mut sites = whole_with_effects();
         sites.reach(1, Versionstamp(30));
-        sites.lose(1, 1, Mutated::NONE);
+        sites.lose(1, 1, 0, Mutated::NONE);
         assert!(sites.is_torn(), "another partition perhaps has not got as far");
         let mut sites = whole_with_effects();
-        sites.lose(2, 1, Mutated::NONE);
-        sites.lose(2, 2, Mutated::NONE);
+        sites.lose(2, 1, 0, Mutated::NONE);
+        sites.lose(2, 2, 0, Mutated::NONE);
         assert!(!sites.is_torn(), "site 1 has everything");
         // The others find out late that it had everything.
-        sites.lose(1, 1, Mutated::NONE);
+        sites.lose(1, 1, 0, Mutated::NONE);
         sites.rebuilt();
         assert!(!sites.is_torn() && !sites.may_have_sent_effects());
     }

@@ -178,3 +178,29 @@ fn a_write_that_has_committed_before_its_site_was_rebuilt_is_not_refused() {
     }
     assert!(rebuilt && matches!(outcomes.last(), Some(Output::Outcome(Outcome::Written(_)))));
 }
+
+#[test]
+fn a_write_that_is_refused_as_too_late_is_begun_again_only_if_it_is_certain_that_it_never_was() {
+    // Outcomes are kept for 30 s.
+    for (seconds, is_certain) in [(7, true), (8, false)] {
+        let mut net = net(1);
+        operate_write(&mut net, 1, None);
+        net.clients_idle = true;
+        let is_write = |(_, _, message): &Envelope<Message>| {
+            matches!(message, Message::Request { request: Request::Write { .. }, .. })
+        };
+        net.settle_where(|envelope| !is_write(envelope));
+        let sent = net.take(is_write);
+        assert_eq!(sent.len(), 2);
+        net.outputs.clear();
+        // Both are accepted, for all that the client knows, and the answers are lost.
+        net.wait(Duration::from_secs(seconds));
+        let Some((from, to, Message::Request { number, .. })) = sent.into_iter().next() else {
+            panic!("it was sent")
+        };
+        let answer = Answer::Outdated { clock: Clock::default() };
+        net.deliver((to, from, Message::Reply { number, answer }));
+        let begun_again = !net.take(is_write).is_empty();
+        assert_eq!(begun_again, is_certain, "after {seconds} s");
+    }
+}

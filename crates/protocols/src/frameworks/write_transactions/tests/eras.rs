@@ -1,6 +1,6 @@
 //! What a site that has lost its disks asks of others, and what is left of its former life. The test plays the other site.
 
-use serried_actor::NodeSet;
+use serried_actor::{Actor, NodeSet};
 
 use super::super::message::Across;
 use super::*;
@@ -197,4 +197,33 @@ fn what_a_site_had_sent_in_a_former_life_is_not_received() {
     assert_eq!(ship(1, 0), Some(place(1)));
     assert_eq!(ship(0, 1), None);
     assert_eq!(ship(1, 1), Some(place(2)));
+}
+
+#[test]
+fn nobody_is_told_that_a_write_of_a_former_life_never_commits() {
+    let mut net = rebuilt(|_, _| None);
+    // What the other site has seen of the former life ends here.
+    let latest = TransactionId { requested: Versionstamp(5), session: SESSION };
+    let answer = ask(&mut net, 0, alone(latest, 0, "a"));
+    assert!(matches!(answer, Answer::Forgotten { .. }), "{answer:?}");
+}
+
+#[test]
+fn a_site_that_is_being_rebuilt_answers_no_reads_although_nothing_is_written_for_them() {
+    let reads = |net: &mut Net| {
+        let request = read(Versionstamp::ZERO, Versionstamp::ZERO, 0);
+        let message = Message::Request { number: 1, clock: Versionstamp::ZERO, request };
+        net.act(NodeId::replica(0, 0), |replica, cx| {
+            replica.on_message_read_only(STRANGER, message, cx)
+        })
+    };
+    let mut asked = 0;
+    let mut net = rebuilt(|net, it| {
+        if let Across::Restore { .. } = it {
+            assert!(!reads(net));
+            asked += 1;
+        }
+        None
+    });
+    assert!(asked > 0 && reads(&mut net));
 }

@@ -1,0 +1,230 @@
+//! Spanner: what its clients wait for, what they see if clocks are off, and reads of the past.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serried_actor::{Settings, Timestamp};
+use serried_model::{Geography, NodeId, Version};
+use serried_protocols::frameworks::shard::{Message, Reply, Request};
+use serried_protocols::spanner::Spanner;
+use serried_session::{Transaction, TransactionError, TransactionKeyspace};
+use serried_sim::{Clocks, Cluster, Configuration, Disk, Fate, Fault};
+
+const LIMIT: Timestamp = Timestamp(600_000_000_000);
+const UNCERTAINTY: Duration = Duration::from_millis(10);
+/// The time at which a run starts, in microseconds since the Unix epoch.
+const START_US: u64 = 1_700_000_000_000_000;
+
+fn configuration(partitions: u16) -> Configuration {
+    Configuration {
+        partitions,
+        clients: 3,
+        geography: Geography::named("lan").unwrap(),
+        disk: Disk { keep_records: true, ..Disk::MEMORY },
+        settings: Settings {
+            uncertainty_us: UNCERTAINTY.as_micros() as u64,
+            history_ms: 3000,
+            ..Settings::default()
+        },
+        ..Configuration::default()
+    }
+}
+
+fn at_ms(ms: u64) -> Timestamp {
+    Timestamp(ms * 1_000_000)
+}
+
+/// Writes two keys, and returns the transaction's version.
+async fn write(keyspace: &TransactionKeyspace, value: &str) -> Version {
+    let program = move |txn: Transaction| async move {
+        txn.put("alice", value);
+        txn.put("bob", value);
+        Ok(())
+    };
+    keyspace.transact(program).await.expect("nothing is in its way").version
+}
+
+async fn read(keyspace: &TransactionKeyspace) -> Option<String> {
+    let found = keyspace.get_many(["alice", "bob"]).await.expect("it reads");
+    assert_eq!(found[0], found[1], "they are written together");
+    found[0].as_ref().map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+}
+
+#[test]
+fn a_commit_is_reported_once_its_timestamp_is_past_whichever_clock_is_off() {
+    for seed in 0..20 {
+        let clocks = Clocks { skew: UNCERTAINTY - Duration::from_micros(1), drift_ppm: 200 };
+        let mut cluster =
+            Cluster::<Spanner>::new(Configuration { seed, clocks, ..configuration(3) });
+        let ended: Arc<Mutex<Vec<Version>>> = Arc::default();
+        for client in 0..2 {
+            let (keyspace, ended) = (cluster.keyspace(client), ended.clone());
+            cluster.spawn(client, async move {
+                for number in 0..10 {
+                    let version = write(&keyspace, &number.to_string()).await;
+                    ended.lock().unwrap().push(version);
+                }
+            });
+        }
+        let mut known = 0;
+        while known < 20 {
+            let now = cluster.now() + Duration::from_micros(100);
+            cluster.run_until(now);
+            let ended = ended.lock().unwrap();
+            for version in &ended[known..] {
+                let now_us = START_US + now.0 / 1000;
+                assert!(version.timestamp_us < now_us, "seed {seed}: {version} at {now_us}");
+            }
+            known = ended.len();
+            assert!(now < at_ms(10_000), "seed {seed}: it takes too long");
+        }
+    }
+}
+
+/// Writes at one client and then reads at another whose clock is off by so much, or while a leader's is.
+fn read_what_was_written(off: impl Fn(&Cluster<Spanner>) -> NodeId, by_us: i64) -> Duration {
+    let mut cluster = Cluster::<Spanner>::new(configuration(3));
+    let writer = cluster.keyspace(1);
+    let first = writer.clone();
+    cluster.spawn(1, async move {
+        let _: Version = write(&first, "first").await;
+    });
+    cluster.run_until(at_ms(2000));
+    cluster.begin(Fault::ClockJump(off(&cluster), by_us));
+    cluster.run_until(at_ms(4000));
+    let reader = cluster.keyspace(0);
+    let took = Arc::new(Mutex::new(Duration::ZERO));
+    let tell = took.clone();
+    cluster.spawn(0, async move {
+        for number in 0..20 {
+            let begun = writer.now();
+            let value = number.to_string();
+            write(&writer, &value).await;
+            assert_eq!(read(&reader).await, Some(value), "{by_us} us off");
+            let took = writer.now().since(begun);
+            let mut longest = tell.lock().unwrap();
+            *longest = took.max(*longest);
+        }
+    });
+    cluster.run_until_done(LIMIT).unwrap();
+    *took.lock().unwrap()
+}
+
+#[test]
+fn a_client_whose_clock_is_behind_sees_what_others_have_written() {
+    let took = read_what_was_written(|cluster| cluster.client_id(0), -1_000_000);
+    assert!(took < Duration::from_millis(100), "{took:?}");
+}
+
+#[test]
+fn a_client_whose_clock_is_ahead_waits_and_others_do_not() {
+    let took = read_what_was_written(|cluster| cluster.client_id(0), 300_000);
+    assert!(took > Duration::from_millis(250) && took < Duration::from_millis(500), "{took:?}");
+    let took = read_what_was_written(|cluster| cluster.client_id(2), 300_000);
+    assert!(took < Duration::from_millis(100), "{took:?}");
+}
+
+#[test]
+fn a_leader_whose_clock_is_off_goes_by_the_others_clocks_and_says_so() {
+    for by_us in [-30_000_000, 30_000_000] {
+        for member in 0..3 {
+            let took = read_what_was_written(|_| NodeId(member), by_us);
+            assert!(took < Duration::from_millis(100), "{took:?} with {by_us} us at {member}");
+        }
+    }
+    let mut cluster = Cluster::<Spanner>::new(configuration(1));
+    let keyspace = cluster.keyspace(0);
+    cluster.spawn(0, async move {
+        let _: Version = write(&keyspace, "any").await;
+    });
+    cluster.run_until(at_ms(2000));
+    assert_eq!(cluster.gauge(0, 0, "clock_off_ms"), Some(0));
+    cluster.begin(Fault::ClockJump(NodeId(0), 5_000_000));
+    cluster.run_until(at_ms(5000));
+    let off = cluster.gauge(0, 0, "clock_off_ms").unwrap();
+    assert!((4990..5010).contains(&off), "{off}");
+}
+
+#[test]
+fn what_is_lost_between_leaders_and_clients_is_made_up_for() {
+    for lost in ["prepared", "decided", "end"] {
+        let mut cluster = Cluster::<Spanner>::new(configuration(3));
+        let mut left = 3;
+        cluster.set_interceptor(Box::new(move |passing| {
+            let is_lost = match &passing.message {
+                Message::Request(Request::Prepared { .. }) => lost == "prepared",
+                Message::Reply(Reply::Decided { .. }) => {
+                    lost == "decided" && passing.to.is_coordinator()
+                }
+                Message::Request(Request::End { .. }) => {
+                    lost == "end" && !passing.from.is_coordinator()
+                }
+                _ => false,
+            };
+            left -= i32::from(is_lost);
+            if is_lost && left >= 0 { Fate::Lose } else { Fate::Pass }
+        }));
+        let (one, other) = (cluster.keyspace(0), cluster.keyspace(1));
+        cluster.spawn(0, async move {
+            for value in ["first", "second", "third"] {
+                let begun = one.now();
+                write(&one, value).await;
+                assert_eq!(read(&other).await.as_deref(), Some(value), "without {lost}");
+                let took = one.now().since(begun);
+                assert!(took < Duration::from_millis(3000), "without {lost}: {took:?}");
+            }
+        });
+        cluster.run_until_done(LIMIT).unwrap();
+    }
+}
+
+#[test]
+fn a_transaction_that_only_reads_locks_nothing_and_logs_nothing() {
+    let mut cluster = Cluster::<Spanner>::new(configuration(3));
+    let keyspace = cluster.keyspace(0);
+    let first = keyspace.clone();
+    cluster.spawn(0, async move {
+        let _: Version = write(&first, "first").await;
+    });
+    cluster.run_until(at_ms(3000));
+    let client = cluster.client_id(0);
+    let sent = Arc::new(Mutex::new(Vec::new()));
+    let seen = sent.clone();
+    cluster.set_interceptor(Box::new(move |passing| {
+        if passing.from == client {
+            let is_read = matches!(passing.message, Message::Request(Request::Snapshot { .. }));
+            seen.lock().unwrap().push(is_read);
+        }
+        Fate::Pass
+    }));
+    cluster.spawn(0, async move { assert_eq!(read(&keyspace).await.as_deref(), Some("first")) });
+    cluster.run_until_done(LIMIT).unwrap();
+    let sent = sent.lock().unwrap();
+    assert!((1..=2).contains(&sent.len()) && sent.iter().all(|is_read| *is_read), "{sent:?}");
+}
+
+#[test]
+fn the_past_can_be_read_for_as_long_as_it_is_kept() {
+    let mut cluster = Cluster::<Spanner>::new(configuration(3));
+    let keyspace = cluster.keyspace(0);
+    cluster.spawn(0, async move {
+        let mut versions = Vec::new();
+        for number in 0..80 {
+            versions.push(write(&keyspace, &number.to_string()).await);
+            keyspace.sleep_until(keyspace.now() + Duration::from_millis(100)).await;
+        }
+        for back in [1, 10, 20] {
+            let number = versions.len() - back;
+            let found = keyspace.get_at("alice", versions[number]).await.unwrap();
+            let expected = Some((number - 1).to_string());
+            let text = found.map(|found| String::from_utf8_lossy(found.as_bytes()).into_owned());
+            assert_eq!(text, expected, "at {}", versions[number]);
+        }
+        let old = keyspace.get_at("alice", versions[1]).await;
+        assert!(matches!(old, Err(TransactionError::Forgotten { .. })), "{old:?}");
+        let never = Version { timestamp_us: 5, ..versions[0] };
+        let old = keyspace.get_at("alice", never).await;
+        assert!(matches!(old, Err(TransactionError::Forgotten { .. })), "{old:?}");
+    });
+    cluster.run_until_done(LIMIT).unwrap();
+}
