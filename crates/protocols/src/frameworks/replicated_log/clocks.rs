@@ -7,6 +7,7 @@ use core::time::Duration;
 use serde::{Deserialize, Serialize};
 use serried_actor::{Actor, Context, Timestamp};
 use serried_model::NodeId;
+use smallvec::SmallVec;
 
 /// How often the other replicas are asked for the readings of their clocks.
 const ASKED_EVERY: Duration = Duration::from_secs(1);
@@ -173,7 +174,8 @@ impl Clocks {
     pub fn certain_time(&self, own_us: u64, now: Timestamp) -> Option<Span> {
         let majority = self.readings.len() / 2 + 1;
         let known = self.readings.iter().flatten().map(|reading| reading.bounds_us(now));
-        let (mut least, mut most): (Vec<u64>, Vec<u64>) = known.chain([(own_us, own_us)]).unzip();
+        let all = known.chain([(own_us, own_us)]);
+        let (mut least, mut most): (SmallVec<[u64; 7]>, SmallVec<[u64; 7]>) = all.unzip();
         least.sort_unstable();
         most.sort_unstable();
         let earliest_us = *least.get(least.len().checked_sub(majority)?)?;
