@@ -325,6 +325,12 @@ fn regression_a_clock_is_known_to_within_the_time_that_the_answer_has_taken() {
     regression_under(Faults::Network, 1214, "blind", Choices::drawn(1214));
 }
 
+/// What had committed was forgotten while it waited for its moment.
+#[test]
+fn regression_no_outcome_is_forgotten_before_it_may_be_reported() {
+    regression_with(3451, "tpcc", Choices::drawn(3451));
+}
+
 /// A client that had measured a long delay began far in the future, although nothing depends on delays under Spanner.
 #[test]
 fn regression_no_delay_takes_a_transaction_out_of_the_bound_of_clocks() {
