@@ -179,7 +179,7 @@ fn what_is_lost_between_leaders_and_clients_is_made_up_for() {
 }
 
 #[test]
-fn a_transaction_that_only_reads_locks_nothing_and_logs_nothing() {
+fn a_transaction_that_only_reads_sends_reads_and_nothing_else() {
     let mut cluster = Cluster::<Spanner>::new(configuration(3));
     let keyspace = cluster.keyspace(0);
     let first = keyspace.clone();

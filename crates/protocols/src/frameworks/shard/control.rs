@@ -90,8 +90,8 @@ pub trait Control: Debug + Send + Sized + 'static {
     /// Which versions that were overwritten can be read.
     const KEEPS: Keeps = Keeps::Nothing;
     /// Whether the group of a transaction's first participant decides on it, and reports the end once the moment at which
-    /// it takes effect is certainly over (*commit wait*). Otherwise the client decides and waits for nothing. Then
-    /// read-only transactions without parts begin at the latest time that it can be.
+    /// it takes effect is certainly over (*commit wait*). Read-only transactions without parts then read as of the latest time
+    /// that it can be when they begin. If this is false, the client decides, and waits for no clock.
     const GROUPS_DECIDE: bool = false;
 
     /// Creates the control of a new leader. `mutation` is the only deliberate mistake in it.

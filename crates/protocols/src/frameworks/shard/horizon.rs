@@ -17,8 +17,8 @@ pub(super) enum Horizon {
     Now,
     /// From the beginning of the window on.
     Admitted,
-    /// From so many microseconds before now on, as far as the window shows what time it is. It begins `lag_us` before now,
-    /// or at the end of the window before a new leader.
+    /// From `kept_us` microseconds before now on. The window shows what time it is: it begins `lag_us` before now, or, under a
+    /// new leader, where the window of the former one ended.
     Recent { lag_us: u64, kept_us: u64 },
 }
 

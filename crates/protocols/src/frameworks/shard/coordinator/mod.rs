@@ -175,7 +175,7 @@ impl<C: Control> Coordinator<C> {
         by_clock_us.max(by_others_us).max(self.versions.last_taken_us().saturating_add(1))
     }
 
-    /// A transaction that has just begun has no later time because of this client's clock.
+    /// The latest time that a transaction can get from this client's clock alone, if it begins now.
     pub(super) fn begins_by_us(&self, cx: &Cx<'_, C>) -> u64 {
         let ahead_us = if C::GROUPS_DECIDE { self.settings.uncertainty_us } else { 0 };
         cx.clock().midpoint_us().saturating_add(ahead_us)

@@ -297,7 +297,7 @@ impl<C: Control> Leader<C> {
         for shard in (0..shards).filter(|shard| *shard != own) {
             self.others.send(shard, Request::Over { below_us }, &common.group, cx);
         }
-        // A commit that waits for its moment is not reported before, so nobody can have asked for it.
+        // While a commit waits for its moment, its outcome is not reported. So this time does not count.
         let waits_us = if C::GROUPS_DECIDE { 4 * common.settings.uncertainty_us } else { 0 };
         let outcomes_us = common.settings.outcomes_ms.saturating_mul(1000).saturating_add(waits_us);
         let kept_us = time.earliest_us.saturating_sub(outcomes_us);
