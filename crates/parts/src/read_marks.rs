@@ -53,14 +53,14 @@ impl ReadMarks {
 
     /// Whether a committed read would have missed a write at `version`.
     pub fn would_miss(&self, version: Version) -> bool {
-        self.found_by_who_misses(version).is_some()
+        self.who_misses(version).is_some()
     }
 
-    /// What a committed read has found that would have missed a write at `version`: the latest that is kept.
-    pub fn found_by_who_misses(&self, version: Version) -> Option<Version> {
+    /// A committed read that would have missed a write at `version`: what it has found, and its reader. Of those that
+    /// are kept it is the one that has found the latest, and also the one with the latest reader.
+    pub fn who_misses(&self, version: Version) -> Option<(Version, Version)> {
         let after = near_the_end(&self.marks, |(found, _)| *found < version);
-        let latest = self.marks[..after].last().filter(|(_, reader)| version < *reader);
-        latest.map(|(found, _)| *found)
+        self.marks[..after].last().filter(|(_, reader)| version < *reader).copied()
     }
 }
 
@@ -81,8 +81,9 @@ mod tests {
         marks.record(version(10), version(15));
         let missed = [4, 5, 7, 10, 11, 15, 19, 20, 21].map(|at| marks.would_miss(version(at)));
         assert_eq!(missed, [true, false, false, false, true, true, true, false, false]);
-        let found = [4, 5, 15].map(|at| marks.found_by_who_misses(version(at)));
-        assert_eq!(found, [Some(version(0)), None, Some(version(10))]);
+        let misses = [4, 5, 15].map(|at| marks.who_misses(version(at)));
+        let read = |found, reader| Some((version(found), version(reader)));
+        assert_eq!(misses, [read(0, 5), None, read(10, 20)]);
         marks.forget_before(version(19));
         assert!(
             !marks.is_empty() && marks.would_miss(version(19)) && !marks.would_miss(version(4))

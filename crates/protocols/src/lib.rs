@@ -30,6 +30,7 @@ pub mod rehearsal;
 pub mod rococo;
 pub mod scylla_occ;
 pub mod spanner;
+pub mod tapir;
 pub mod tapir_cc;
 #[cfg(test)]
 mod testing;

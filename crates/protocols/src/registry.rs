@@ -82,6 +82,7 @@ registry! {
     Transactions: [
         crate::morty::Morty,
         crate::mvtso::Mvtso,
+        crate::tapir::Tapir,
         crate::ncc::Ncc,
         crate::ncc::NccRw,
         crate::two_phase_locking::TwoPhaseLockingWoundWait,

@@ -13,9 +13,11 @@ use serried_history::{
 };
 use serried_model::{Transactions, Value, Write};
 use serried_protocols::frameworks::shard::{Message, Request};
+use serried_protocols::morty;
 use serried_protocols::mvto::Mvto;
 use serried_protocols::ncc::Ncc;
 use serried_protocols::occ::Occ;
+use serried_protocols::tapir::Tapir;
 use serried_protocols::tapir_cc::TapirCc;
 use serried_session::TransactionKeyspace;
 use serried_sim::{Clocks, Cluster, Configuration, Fate, Fault, NetworkFaults};
@@ -122,6 +124,7 @@ fn timestamps_of_clients_invert_transactions_now_and_then() {
     for (name, found) in [
         ("tapir-cc", (0..SEEDS).find_map(by_chance::<TapirCc>)),
         ("mvto", (0..SEEDS).find_map(by_chance::<Mvto>)),
+        ("tapir", (0..SEEDS).find_map(by_chance::<Tapir>)),
     ] {
         assert!(found.is_some(), "{name}: an inversion within {SEEDS} seeds");
     }
@@ -137,10 +140,15 @@ fn strictly_serializable_controls_invert_nothing_under_the_same_load() {
 
 /// The execution of Fig. 3: tx3 reads A at once, and B later. Meanwhile tx1 writes A, and tx2 writes B after that has
 /// ended; but by their clients' clocks tx2 comes before tx3, and tx1 after it.
-fn figure_3<P: Protocol<Family = Transactions, Message = Message>>() -> Option<String> {
+///
+/// `is_read` says which messages are reads of a transaction, to a shard.
+fn figure_3<P: Protocol<Family = Transactions>>(
+    replicas: usize,
+    is_read: fn(&P::Message) -> bool,
+) -> Option<String> {
     let (jump_us, later) = (50_000, Duration::from_millis(20));
     let configuration =
-        Configuration { replicas: 1, partitions: 2, clients: 3, ..Configuration::default() };
+        Configuration { replicas, partitions: 2, clients: 3, ..Configuration::default() };
     let mut cluster = Cluster::<P>::new(configuration);
     let group = Group::new(1, Duration::ZERO).with_partitions(2);
     let at = |shard: u16| {
@@ -152,13 +160,12 @@ fn figure_3<P: Protocol<Family = Transactions, Message = Message>>() -> Option<S
     let [client1, client2, client3] = [0, 1, 2].map(|client| cluster.client_id(client));
     cluster.begin(Fault::ClockJump(client1, jump_us));
     cluster.begin(Fault::ClockJump(client2, -jump_us));
-    cluster.set_interceptor(Box::new(move |passing| match passing.message {
-        Message::Request(Request::Shot(_) | Request::Snapshot { .. })
-            if passing.from == client3 && passing.to.partition() == 1 =>
-        {
-            Fate::Delay(later)
+    cluster.set_interceptor(Box::new(move |passing| {
+        let is_to_b = passing.from == client3 && passing.to.partition() == 1;
+        match is_to_b && is_read(passing.message) {
+            true => Fate::Delay(later),
+            false => Fate::Pass,
         }
-        _ => Fate::Pass,
     }));
     let recorder = Arc::new(Recorder::new());
     let txns = [(2, vec![read(a), read(b)]), (0, vec![write(a, 1)]), (1, vec![write(b, 2)])];
@@ -178,10 +185,21 @@ fn figure_3<P: Protocol<Family = Transactions, Message = Message>>() -> Option<S
 
 #[test]
 fn figure_3_is_an_execution_of_those_that_go_by_timestamps_and_of_no_others() {
-    for found in [figure_3::<TapirCc>(), figure_3::<Mvto>()] {
+    let is_shot = |message: &Message| {
+        matches!(message, Message::Request(Request::Shot(_) | Request::Snapshot { .. }))
+    };
+    let is_get = |message: &morty::Message| {
+        matches!(message, morty::Message::Request(morty::Request::Get { .. }))
+    };
+    for found in [
+        figure_3::<TapirCc>(1, is_shot),
+        figure_3::<Mvto>(1, is_shot),
+        figure_3::<Tapir>(1, is_get),
+        figure_3::<Tapir>(3, is_get),
+    ] {
         let text = found.expect("tx1 ends before tx2 begins, and comes after it");
         println!("{text}");
     }
-    assert_eq!(figure_3::<Occ>(), None);
-    assert_eq!(figure_3::<Ncc>(), None);
+    assert_eq!(figure_3::<Occ>(1, is_shot), None);
+    assert_eq!(figure_3::<Ncc>(1, is_shot), None);
 }

@@ -17,7 +17,7 @@ use tokio::net::tcp::OwnedReadHalf;
 /// The first two bytes of every frame.
 pub(crate) const MAGIC: u16 = 0x5e44;
 /// The version of the frames and of everything in them.
-pub const VERSION: u8 = 13;
+pub const VERSION: u8 = 14;
 /// How long a frame's header is, in bytes.
 pub(crate) const HEADER_BYTES: usize = 12;
 /// The size of a reader's buffer while frames are small. It is larger than what a read usually returns, so that a short

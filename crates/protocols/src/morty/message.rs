@@ -147,8 +147,8 @@ pub enum Reply {
         eid: u32,
         /// The vote.
         vote: Vote,
-        /// The key over which it was not `Commit`.
-        conflict: Option<Key>,
+        /// Why it was not `Commit`.
+        conflict: Option<Conflict>,
     },
     /// Replica to coordinator: these transactions' decisions have been carried out.
     Acknowledge {
@@ -206,6 +206,8 @@ pub enum Recovering {
         version: Version,
         /// The view.
         view: View,
+        /// Vote on this execution, if you have not voted to commit it.
+        vote_on: Option<LateVote>,
     },
     /// The replica is in this view; if it is the one asked for, what it knows.
     PaxosPrepareReply {
@@ -216,6 +218,18 @@ pub enum Recovering {
         /// What it knows; none if it is in a later view.
         known: Option<Box<Known>>,
     },
+}
+
+/// An execution on which replicas are to vote once more. The votes that a recoverer knows are too few to commit it, and it
+/// may have committed nevertheless.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct LateVote {
+    /// The execution.
+    pub eid: u32,
+    /// What it read and writes.
+    pub contents: Arc<Contents>,
+    /// If the recoverer coordinates a truncation that waits for this: which one, and in which view.
+    pub truncation: Option<(u64, View)>,
 }
 
 /// What the replicas of a partition exchange to truncate (001 §3.3.4).
@@ -512,6 +526,16 @@ pub enum Vote {
     AbandonTentative,
     /// It conflicts with something that is committed, and never can succeed.
     AbandonFinal,
+}
+
+/// What is in the way of an execution.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Conflict {
+    /// The key over which it conflicts.
+    pub key: Key,
+    /// If all that is in its way are reads that would have missed its writes: the latest of their transactions. The same
+    /// reads and writes may be in nobody's way at a later version.
+    pub readers: Option<Version>,
 }
 
 /// What a coordinator proposes for an execution in the Finalize phase.

@@ -166,9 +166,9 @@ mod votes;
 pub use coordinator::Coordinator;
 pub use digest::Digest;
 pub use message::{
-    Accepted, CatchingUp, Contents, Decision, Known, Message, PastRead, Proposal, Read, Recovering,
-    Refusal, Rejoining, Reply, Request, Settlement, Snapshot, Status, TaggedWrite, Truncating,
-    View, Vote,
+    Accepted, CatchingUp, Conflict, Contents, Decision, Known, LateVote, Message, PastRead,
+    Proposal, Read, Recovering, Refusal, Rejoining, Reply, Request, Settlement, Snapshot, Status,
+    TaggedWrite, Truncating, View, Vote,
 };
 pub use record::Record;
 pub use replica::Replica;
@@ -181,6 +181,10 @@ use serried_model::{Guarantee, NodeId, Transactions};
 /// Options of coordinators and replicas.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
+    /// How transactions are executed and checked.
+    pub control: Control,
+    /// How many votes commit without Finalize.
+    pub fast_quorum: FastQuorum,
     /// Whether a replica sends readers the writes that they missed. Without it this is MVTSO.
     pub re_execution: bool,
     /// Whether a replica votes provisionally while what was read is undecided. Without it a Prepare
@@ -190,6 +194,26 @@ pub struct Options {
     pub checks: Checks,
     /// What a replica does wrong. Nothing, except in tests that show that it would be noticed.
     pub mutation: Mutated<Mutation>,
+}
+
+/// How transactions are executed and checked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Control {
+    /// By multi-version timestamp ordering: a transaction has its version from the beginning, and finds what is written
+    /// below it, committed or not (000 §4.2). This is Morty, or MVTSO.
+    Ordering,
+    /// By optimistic validation: a transaction finds what is committed, and chooses its version when it commits. This is
+    /// TAPIR. It goes without re-execution and provisional votes.
+    Validation,
+}
+
+/// How many replicas of a partition must vote to commit, so that this is durable without Finalize.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FastQuorum {
+    /// All `2f + 1`, as in Morty.
+    All,
+    /// `⌈3f/2⌉ + 1`, as in TAPIR. [`crate::tapir`] says how a recoverer finds such a decision.
+    ThreeQuarters,
 }
 
 /// A deliberate mistake, for tests that show that it is noticed.
@@ -203,6 +227,11 @@ pub enum Mutation {
     TruncationIgnoresVotes,
     /// A replica votes on a Prepare even if a recoverer has asked about the transaction, or ended it.
     LatePrepare,
+    /// A fast quorum has one replica too few.
+    FastQuorumOneShort,
+    /// A recoverer commits as soon as a fast quorum may have voted for it, although a conflicting transaction may have
+    /// committed instead.
+    RecoveryTrustsFewVotes,
 }
 
 /// The checks of the serializability validation (000 §4.2, "Prepare").
@@ -225,6 +254,8 @@ impl Checks {
 impl Default for Options {
     fn default() -> Self {
         Options {
+            control: Control::Ordering,
+            fast_quorum: FastQuorum::All,
             re_execution: true,
             provisional_votes: true,
             checks: Checks::ALL,

@@ -4,10 +4,38 @@
 //! Whether it does is decided only once, so when a single replica votes Commit without condition, all provisional
 //! votes count.
 
-use serried_actor::NodeSet;
+use serried_actor::{Group, NodeSet};
 use serried_model::NodeId;
 
 use super::message::Vote;
+use super::{FastQuorum, Mutation, Options};
+
+/// How many of the `2f + 1` replicas of a partition have to vote alike.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Quorums {
+    pub(super) replicas: usize,
+    /// `f + 1`: enough to propose to commit.
+    pub(super) majority: usize,
+    /// Enough to commit without Finalize.
+    pub(super) fast: usize,
+}
+
+impl Quorums {
+    pub(super) fn of(group: &Group, options: &Options) -> Quorums {
+        let (replicas, majority) = (group.size(), group.majority());
+        let fast = match options.fast_quorum {
+            FastQuorum::All => replicas,
+            FastQuorum::ThreeQuarters => (3 * group.faults()).div_ceil(2) + 1,
+        };
+        let missing = usize::from(options.mutation.is(Mutation::FastQuorumOneShort));
+        Quorums { replicas, majority, fast: fast - missing }
+    }
+
+    /// Whether so many replicas may be against an execution which others have committed without Finalize.
+    pub(super) fn allow_against(self, against: usize) -> bool {
+        against + self.fast <= self.replicas
+    }
+}
 
 /// The votes on one execution, one per replica.
 #[derive(Clone, Copy, Debug, Default)]
@@ -23,7 +51,7 @@ pub(super) struct Votes {
 pub(super) enum Tally {
     /// Nothing yet.
     Undecided,
-    /// Commit, durably: all replicas voted for it.
+    /// Commit, durably: a fast quorum of replicas voted for it.
     CommitFast,
     /// Commit, once it is made durable by Finalize. Votes are missing that could make it so at once.
     CommitUnlessMore,
@@ -77,8 +105,9 @@ impl Votes {
         self.commit.union(self.tentative).union(self.last)
     }
 
-    /// What the votes of `2f + 1` replicas come to so far, with `majority` being `f + 1`.
-    pub(super) fn tally(&self, replicas: usize, majority: usize) -> Tally {
+    /// What the votes of a partition's replicas come to so far.
+    pub(super) fn tally(&self, quorums: Quorums) -> Tally {
+        let Quorums { replicas, majority, fast } = quorums;
         let missing = replicas - self.settled().len() - self.provisional.len();
         let possible = replicas - self.tentative.len() - self.last.len();
         let commits = match self.commit.is_empty() {
@@ -86,11 +115,9 @@ impl Votes {
             false => self.commit.len() + self.provisional.len(),
         };
         match commits {
-            _ if commits == replicas => Tally::CommitFast,
+            _ if commits >= fast => Tally::CommitFast,
             _ if !self.last.is_empty() => Tally::AbandonFast,
-            _ if commits >= majority && self.tentative.is_empty() && missing > 0 => {
-                Tally::CommitUnlessMore
-            }
+            _ if commits >= majority && commits + missing >= fast => Tally::CommitUnlessMore,
             _ if commits >= majority => Tally::CommitSlow,
             _ if possible < majority => Tally::AbandonSlow,
             _ if missing > 0 && commits + self.tentative.len() >= majority && commits > 0 => {
@@ -104,14 +131,53 @@ impl Votes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Mutated;
     use Vote::{AbandonFinal as F, AbandonTentative as T, Commit as C, Provisional as P};
+
+    const THREE: Quorums = Quorums { replicas: 3, majority: 2, fast: 3 };
 
     fn tally(votes: &[Vote], replicas: usize) -> Tally {
         let mut counted = Votes::default();
         for (replica, vote) in votes.iter().enumerate() {
             counted.record(NodeId(replica as u64), *vote);
         }
-        counted.tally(replicas, replicas / 2 + 1)
+        counted.tally(Quorums { replicas, majority: replicas / 2 + 1, fast: replicas })
+    }
+
+    #[test]
+    fn a_fast_quorum_is_three_quarters_of_the_replicas() {
+        let options = |mutation| Options {
+            fast_quorum: FastQuorum::ThreeQuarters,
+            mutation,
+            ..Options::default()
+        };
+        let of = |replicas, mutation| {
+            let group = Group::new(replicas, core::time::Duration::ZERO);
+            Quorums::of(&group, &options(mutation))
+        };
+        let fast = [1, 3, 5, 7, 9, 11].map(|replicas| of(replicas, Mutated::NONE).fast);
+        assert_eq!(fast, [1, 3, 4, 6, 7, 9]);
+        for replicas in [3, 5, 7, 9, 11] {
+            let Quorums { majority, fast, .. } = of(replicas, Mutated::NONE);
+            // Two that conflict can't both have so many votes in one majority.
+            let in_a_majority = fast + majority - replicas;
+            assert!(2 * in_a_majority > majority, "{replicas}");
+        }
+        let five = of(5, Mutated::NONE);
+        let tally = |votes: &[Vote]| {
+            let mut counted = Votes::default();
+            for (replica, vote) in votes.iter().enumerate() {
+                counted.record(NodeId(replica as u64), *vote);
+            }
+            counted.tally(five)
+        };
+        assert_eq!(tally(&[C, C, C, C]), Tally::CommitFast);
+        assert_eq!(tally(&[C, C, C]), Tally::CommitUnlessMore);
+        assert_eq!(tally(&[C, C, C, T]), Tally::CommitUnlessMore);
+        assert_eq!(tally(&[C, C, C, C, T]), Tally::CommitFast);
+        assert_eq!(tally(&[C, C, C, T, T]), Tally::CommitSlow);
+        assert_eq!(tally(&[C, C, T, T, T]), Tally::AbandonSlow);
+        assert_eq!(tally(&[C, C, C, F]), Tally::AbandonFast);
     }
 
     #[test]
@@ -154,7 +220,7 @@ mod tests {
         for (replica, vote) in [(0, P), (1, P), (2, P), (1, C), (1, P)] {
             votes.record(NodeId(replica), vote);
         }
-        assert_eq!(votes.tally(3, 2), Tally::CommitFast);
+        assert_eq!(votes.tally(THREE), Tally::CommitFast);
         assert_eq!(votes.settled().len(), 1);
     }
 
@@ -184,6 +250,6 @@ mod tests {
             votes.record(NodeId(0), C);
         }
         votes.record(NodeId(0), F);
-        assert_eq!(votes.tally(3, 2), Tally::Undecided);
+        assert_eq!(votes.tally(THREE), Tally::Undecided);
     }
 }

@@ -13,9 +13,11 @@ use serried_model::transactions::Offers;
 use serried_model::{Guarantee, NodeId, Transactions};
 
 use crate::Mutated;
-use crate::morty::{Checks, Coordinator, Message, Options, Replica};
+use crate::morty::{Checks, Control, Coordinator, FastQuorum, Message, Options, Replica};
 
 const OPTIONS: Options = Options {
+    control: Control::Ordering,
+    fast_quorum: FastQuorum::All,
     re_execution: false,
     provisional_votes: false,
     checks: Checks::ALL,

@@ -13,15 +13,19 @@ use serried_protocols::mvto::{Mvto, Versions};
 use serried_protocols::ncc::{Ncc, Queues};
 use serried_protocols::occ::Locks;
 use serried_protocols::spanner::{Spanner, Timestamping};
+use serried_protocols::tapir::{self, Tapir};
 use serried_protocols::tapir_cc::Timestamps;
 use serried_protocols::two_phase_locking::{Locking, TwoPhaseLockingWoundWait};
 
 use crate::support::seeds;
 use crate::{Faults, Trial};
 
-/// Declares a Morty of which something is missing.
+/// Declares a Morty of which something is missing, or a TAPIR.
 macro_rules! broken {
     ($name:ident, $options:expr) => {
+        broken!($name, Options::default(), $options);
+    };
+    ($name:ident, $coordinator:expr, $replica:expr) => {
         struct $name;
 
         impl Protocol for $name {
@@ -35,11 +39,11 @@ macro_rules! broken {
             type Replica = Replica;
 
             fn coordinator(group: Group, settings: &Settings) -> Coordinator {
-                Coordinator::new(group, settings, Options::default())
+                Coordinator::new(group, settings, $coordinator)
             }
 
             fn replica(id: NodeId, group: Group, settings: &Settings) -> Replica {
-                Replica::new(id, group, settings, $options)
+                Replica::new(id, group, settings, $replica)
             }
         }
     };
@@ -60,6 +64,30 @@ broken!(VotesBeforeDurable, mutated(Mutation::VotesBeforeDurable));
 broken!(RecoveryIgnoresFinalize, mutated(Mutation::RecoveryIgnoresFinalize));
 broken!(TruncationIgnoresVotes, mutated(Mutation::TruncationIgnoresVotes));
 broken!(LatePrepare, mutated(Mutation::LatePrepare));
+
+fn tapir(mutation: Mutation) -> Options {
+    Options { mutation: Mutated::by(mutation), ..tapir::OPTIONS }
+}
+
+fn tapir_unchecked(checks: Checks) -> Options {
+    Options { checks, ..tapir::OPTIONS }
+}
+
+broken!(TapirFastQuorumOneShort, tapir(Mutation::FastQuorumOneShort), tapir::OPTIONS);
+broken!(TapirVotesBeforeDurable, tapir::OPTIONS, tapir(Mutation::VotesBeforeDurable));
+broken!(TapirRecoveryIgnoresFinalize, tapir::OPTIONS, tapir(Mutation::RecoveryIgnoresFinalize));
+broken!(TapirMergeDropsPrepared, tapir::OPTIONS, tapir(Mutation::TruncationIgnoresVotes));
+broken!(TapirLatePrepare, tapir::OPTIONS, tapir(Mutation::LatePrepare));
+broken!(
+    TapirReadsUnvalidated,
+    tapir::OPTIONS,
+    tapir_unchecked(Checks { missed_by_reads: false, ..Checks::ALL })
+);
+broken!(
+    TapirWritesUnvalidated,
+    tapir::OPTIONS,
+    tapir_unchecked(Checks { missed_by_others: false, ..Checks::ALL })
+);
 
 /// Declares a system of shards of which something is missing.
 macro_rules! broken_shards {
@@ -337,6 +365,26 @@ fn a_morty_that_breaks_its_promises_is_caught() {
         ("recovery ignores Finalize", morty_caught::<RecoveryIgnoresFinalize>(Faults::All)),
         ("truncation ignores votes", morty_caught::<TruncationIgnoresVotes>(Faults::All)),
         ("a late Prepare is voted on", morty_caught::<LatePrepare>(Faults::All)),
+    ];
+    all_caught(&found);
+}
+
+#[test]
+fn a_tapir_of_which_something_is_missing_is_caught() {
+    fn tapir_caught<P: Protocol<Family = Transactions>>(faults: Faults) -> Option<(u64, String)> {
+        caught::<P, Tapir>("list-append", faults)
+    }
+    let found = [
+        ("a fast quorum is one short", tapir_caught::<TapirFastQuorumOneShort>(Faults::All)),
+        (
+            "votes are sent before they are durable",
+            tapir_caught::<TapirVotesBeforeDurable>(Faults::Disks),
+        ),
+        ("recovery ignores Finalize", tapir_caught::<TapirRecoveryIgnoresFinalize>(Faults::All)),
+        ("what is prepared is not merged", tapir_caught::<TapirMergeDropsPrepared>(Faults::All)),
+        ("a late Prepare is voted on", tapir_caught::<TapirLatePrepare>(Faults::All)),
+        ("reads are not validated", tapir_caught::<TapirReadsUnvalidated>(Faults::Network)),
+        ("writes are not validated", tapir_caught::<TapirWritesUnvalidated>(Faults::Network)),
     ];
     all_caught(&found);
 }

@@ -6,8 +6,12 @@ use serried_actor::{Group, Settings};
 use serried_model::snapshots::{Operation, Outcome, Output, Own, Read, Written};
 use serried_model::{Key, NodeId, Value, Versionstamp, Write, WriteToken};
 
+use super::machine::Machine;
+use super::message::Entry;
+use super::replica::Client;
 use super::{Answer, Coordinator, Found, Message, Mutation, Replica, Request, Timer};
 use crate::Mutated;
+use crate::frameworks::replicated_log::{Ballot, Chosen, Led, StateMachine};
 use crate::testing::{self, client_id};
 
 type Net = testing::Net<Replica<Versionstamp>, Coordinator<Versionstamp>>;
@@ -577,4 +581,25 @@ fn what_is_given_up_may_have_taken_effect_if_it_is_a_write_that_was_sent() {
     for member in 0..3 {
         assert_eq!(net.gauge(member, "reads") + net.gauge(member, "writes"), 0);
     }
+}
+
+#[test]
+fn a_write_that_is_applied_without_being_led_is_not_what_a_client_waits_for() {
+    let mut net = net(1);
+    let ballot = Ballot { round: 9, member: 0 };
+    let request = write(Versionstamp(1), "x", "a");
+    let (requested, stamp) = (Versionstamp(1), Versionstamp(2));
+    let entry = Entry::Write { key: Key::from("x"), value: None, requested, stamp };
+    let entry = Led { by: ballot, number: 1, entry };
+    let waits_after = |net: &mut Net, led_in| {
+        net.act(0, |_, cx| {
+            let mut machine = Machine::<Versionstamp>::new(&Settings::default(), Mutated::NONE);
+            machine.lead(Some(ballot));
+            machine.wait(3, Client { node: STRANGER, number: 9, request: request.clone() });
+            machine.apply(Chosen { slot: 3, position: 1, entry: Some(&entry), led_in }, cx);
+            machine.lead(None).len()
+        })
+    };
+    assert_eq!((waits_after(&mut net, None), answers(&mut net)), (1, Vec::new()));
+    assert_eq!(waits_after(&mut net, Some(ballot)), 0, "its own write is answered");
 }

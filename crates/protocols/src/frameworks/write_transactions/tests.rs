@@ -526,6 +526,36 @@ fn the_second_round_of_eiger_finds_what_has_committed_and_nothing_else_commits_b
 }
 
 #[test]
+fn the_second_round_of_eiger_waits_for_a_commit_time_that_its_own_partition_has_chosen() {
+    let mut net = net_of(3, Reads::Optimistically, Mutated::NONE);
+    send(&mut net, 0, 1, part(id(9), 0, "new"));
+    send(&mut net, 1, 2, part(id(9), 1, "new"));
+    let is_vote: fn(&Envelope<Message>) -> bool =
+        |envelope| is_peer(envelope, |peer| matches!(peer, Peer::Vote { .. }));
+    for _ in 0..5 {
+        net.settle_where(|envelope| !is_vote(envelope));
+        net.ids().into_iter().for_each(|id| net.fire_due(id));
+    }
+    // The decision is in the coordinator's log, and its followers do not get it.
+    let coordinator = leader(&net, 0);
+    let is_follower =
+        |id: &NodeId| id.partition() == 0 && !id.is_coordinator() && *id != coordinator;
+    let passes = |(from, to, _): &Envelope<Message>| !is_follower(from) && !is_follower(to);
+    net.settle_where(passes);
+    answers(&mut net);
+    let at = clock_of(&mut net, coordinator);
+    send(&mut net, 0, 5, Request::ReadAt { at, keys: vec![key(0, 0)] });
+    net.settle_where(passes);
+    assert_eq!(answers(&mut net), [], "it commits before that");
+    net.pass(Duration::from_millis(100));
+    let answers = answers(&mut net);
+    let read = answers.iter().find(|(number, _)| *number == 5).expect("it is answered");
+    assert_eq!(value(&read.1), some("new"));
+    let commit = answers.iter().find(|(number, _)| *number == 1).expect("it has committed");
+    assert!(committed(&commit.1) <= at);
+}
+
+#[test]
 fn versions_of_transactions_that_commit_out_of_order_are_in_the_order_of_commit_times() {
     let mut net = net(1);
     // The first one is pending at partition 1 while the second one commits there.

@@ -5,21 +5,24 @@ use std::sync::Arc;
 
 use serried_actor::NodeSet;
 use serried_model::transactions::Outcome;
-use serried_model::{Key, NodeId, ReadStamp, Version, Write};
+use serried_model::{NodeId, ReadStamp, Version, Write};
 use serried_parts::WriteId;
 use smallvec::SmallVec;
 
 use super::prepared::{self, Participant, PreparedExecution};
 use super::transaction::{Phase, touch};
 use super::{Coordinator, Cx, OWN_VIEW, Timer, patience};
+use crate::morty::Control;
 use crate::morty::message::{
-    Contents, Decision, Message, Proposal, Read, Refusal, Request, Settlement, TaggedWrite, View,
-    Vote,
+    Conflict, Contents, Decision, Message, Proposal, Read, Refusal, Request, Settlement,
+    TaggedWrite, View, Vote,
 };
-use crate::morty::votes::Tally;
+use crate::morty::votes::{Quorums, Tally};
 
 /// How often an execution is prepared again that was voted down only tentatively.
 pub(super) const TENTATIVE_RETRIES: u32 = 3;
+/// A replica that only reads what is committed may lack something for so many transactions in a row.
+const BEHIND_IN_A_ROW: u32 = 8;
 /// A replica that lacks something that was committed is not asked to read for so long.
 const AVOIDED_FOR: Duration = Duration::from_secs(1);
 
@@ -59,10 +62,15 @@ impl Coordinator {
             TaggedWrite { key: write.key, tag, value: write.value }
         });
         let writes: Vec<TaggedWrite> = writes.collect();
+        let latest_read = reads.iter().map(|read| read.write.version).max().unwrap_or_default();
         let first_key = writes.first().map(|write| &write.key).or(reads.first().map(|r| &r.key));
         let first = first_key.map(|key| self.group.partition_of(key));
         let home = *transaction.home.get_or_insert(first.unwrap_or_default());
         let parts = prepared::split(&self.group, home, reads, writes);
+        let version = match self.options.control {
+            Control::Ordering => version,
+            Control::Validation => self.take_version(version, latest_read, cx),
+        };
         self.prepare_if_admitted(version, parts, cx);
     }
 
@@ -75,7 +83,8 @@ impl Coordinator {
         cx: &mut Cx,
     ) {
         let transaction = self.transactions.get_mut(&version).expect("a transaction in progress");
-        let execution = PreparedExecution::new(transaction.next_eid, parts, retries_left, cx.now());
+        let (eid, quorums) = (transaction.next_eid, Quorums::of(&self.group, &self.options));
+        let execution = PreparedExecution::new(eid, parts, retries_left, quorums, cx.now());
         transaction.next_eid += 1;
         for part in &execution.participants {
             transaction.touch_all(part.partition, self.group.all());
@@ -92,7 +101,7 @@ impl Coordinator {
         version: Version,
         eid: u32,
         vote: Vote,
-        conflict: Option<Key>,
+        conflict: Option<Conflict>,
         cx: &mut Cx,
     ) {
         let Some(transaction) = self.transactions.get_mut(&version) else {
@@ -102,8 +111,8 @@ impl Coordinator {
         if execution.eid != eid {
             return; // A vote on an execution that was abandoned since.
         }
-        execution.record(from, vote, conflict, cx.now(), self.group.majority());
-        let tally = execution.tally(&self.group);
+        execution.record(from, vote, conflict, cx.now());
+        let tally = execution.tally();
         let voted_down =
             matches!(tally, Tally::AbandonFast | Tally::AbandonSlow | Tally::AbandonUnlessMore);
         if voted_down && self.rewind(version, cx) {
@@ -111,8 +120,8 @@ impl Coordinator {
         }
         let Some(transaction) = self.transactions.get_mut(&version) else { return };
         let Some(execution) = transaction.phase.execution() else { return };
-        let settled = execution.is_the_only_one(&self.group);
-        let committed = execution.has_committed(&self.group);
+        let settled = execution.is_the_only_one();
+        let committed = execution.has_committed();
         match (&transaction.phase, tally) {
             (Phase::Preparing(_), Tally::CommitFast) => self.commit(version, cx),
             // All votes have arrived after all, so the decision is durable without Finalize.
@@ -138,6 +147,7 @@ impl Coordinator {
     }
 
     pub(super) fn commit(&mut self, version: Version, cx: &mut Cx) {
+        self.behind_in_a_row = 0;
         self.conclude(version, Some(Decision::Commit), Outcome::Committed, cx);
     }
 
@@ -156,7 +166,7 @@ impl Coordinator {
     pub(super) fn go_on_without_the_rest(&mut self, version: Version, cx: &mut Cx) {
         let Some(transaction) = self.transactions.get(&version) else { return };
         let Phase::Preparing(execution) = &transaction.phase else { return };
-        match execution.tally(&self.group) {
+        match execution.tally() {
             Tally::CommitUnlessMore => self.finalize(version, Proposal::Commit, cx),
             Tally::AbandonUnlessMore => self.abandon_or_retry(version, cx),
             _ => {}
@@ -218,10 +228,10 @@ impl Coordinator {
                 let Some(part) = execution.participant(from) else { return };
                 part.accepted.insert(from);
                 match proposal {
-                    Proposal::Commit if execution.has_committed(&self.group) => {
+                    Proposal::Commit if execution.has_committed() => {
                         self.commit(version, cx);
                     }
-                    Proposal::Abandon if execution.is_abandoned(&self.group) => {
+                    Proposal::Abandon if execution.is_abandoned() => {
                         self.abort(version, cx);
                     }
                     _ => {}
@@ -328,7 +338,11 @@ impl Coordinator {
         }
     }
 
+    /// The transaction has aborted under this version, durably.
     pub(super) fn abort(&mut self, version: Version, cx: &mut Cx) {
+        if self.try_a_later_version(version, cx) {
+            return;
+        }
         let transaction = self.transactions.get(&version).expect("a transaction in progress");
         let mut conflicts = Vec::new();
         if let Phase::Preparing(execution) | Phase::Finalizing(execution, _) = &transaction.phase {
@@ -342,7 +356,7 @@ impl Coordinator {
                 part.votes.is_behind(asked(part.partition), is_absent, majority)
             };
             if parts.clone().any(|part| is_behind(part) == Some(true)) {
-                self.ask_another(cx);
+                self.is_behind(cx);
             } else if parts.any(|part| is_behind(part).is_none()) {
                 self.aborted_without_it = Some((version, execution.eid));
             }
@@ -356,6 +370,20 @@ impl Coordinator {
         let asked = self.group.choice(from.partition(), self.preferred) == from;
         if asked && vote == Vote::Commit && self.aborted_without_it == Some((version, eid)) {
             self.aborted_without_it = None;
+            self.is_behind(cx);
+        }
+    }
+
+    /// The replica that a transaction has read from lacks something that was committed. If only committed writes are read,
+    /// that happens whenever a decision is on its way. So it counts only if it happens often.
+    fn is_behind(&mut self, cx: &Cx) {
+        let patience = match self.options.control {
+            Control::Ordering => 0,
+            Control::Validation => BEHIND_IN_A_ROW,
+        };
+        self.behind_in_a_row += 1;
+        if self.behind_in_a_row > patience {
+            self.behind_in_a_row = 0;
             self.ask_another(cx);
         }
     }

@@ -51,11 +51,17 @@ impl Coordinator {
         outcome: Outcome,
         cx: &mut Cx,
     ) {
-        let transaction = self.transactions.remove(&version).expect("a transaction in progress");
+        let transaction = self.transactions.get(&version).expect("a transaction in progress");
         if let Some(session) = transaction.session {
             self.versions.remove(&session);
             cx.output((session, Output::Outcome(outcome)));
         }
+        self.settle(version, decision, cx);
+    }
+
+    /// The transaction is over under this version: reports that to the replicas that know of it.
+    pub(super) fn settle(&mut self, version: Version, decision: Option<Decision>, cx: &mut Cx) {
+        let transaction = self.transactions.remove(&version).expect("a transaction in progress");
         self.orphans.remove(&version);
         cx.cancel_timer(Timer::Repeat(version));
         cx.cancel_timer(Timer::Rewind(version));

@@ -16,6 +16,7 @@ use serried_parts::WriteId;
 
 use super::transaction::{Phase, ReadState, Transaction, touch};
 use super::{Coordinator, Cx, Timer, patience};
+use crate::morty::Control;
 use crate::morty::message::{Decision, Message, Proposal, Request};
 
 /// A transaction begins to take changes that come fast together when so many of the values that it has
@@ -47,13 +48,18 @@ impl Coordinator {
         let patience = patience(&self.group, 0);
         let due = cx.now() + patience;
         read.insert(ReadState { found: None, stamp: 0, held: None, asked, repeated: 0, due });
-        transaction.touch(nearest);
+        if self.options.control == Control::Ordering {
+            transaction.touch(nearest); // Under validation it keeps nothing of a read.
+        }
         cx.send(nearest, Message::Request(Request::Get { version, key }));
         transaction.abandon_while_running(version, &self.group, cx);
         self.wake(version, patience, cx);
     }
 
     pub(super) fn on_put(&mut self, version: Version, write: Write, cx: &mut Cx) {
+        if self.options.control == Control::Validation {
+            return; // Nobody reads it before it is committed. It is in the Prepare.
+        }
         let all = self.group.all();
         let Some(transaction) = self.transactions.get_mut(&version) else { return };
         let (tag, changed) = transaction.tag(&write);
@@ -103,7 +109,7 @@ impl Coordinator {
     ) {
         let Some(transaction) = self.transactions.get_mut(&version) else { return };
         let Some(read) = transaction.reads.get_mut(&new.key) else { return };
-        if write.version >= version {
+        if self.options.control == Control::Ordering && write.version >= version {
             let from_future = format_args!("{version} was given {write:?}, from its own future");
             return cx.reject(|| from_future.to_string());
         }
@@ -115,8 +121,9 @@ impl Coordinator {
             }
             return;
         };
-        if matches!(transaction.phase, Phase::Finalizing(_, Proposal::Commit)) {
-            return; // Too late to matter.
+        let is_too_late = matches!(transaction.phase, Phase::Finalizing(_, Proposal::Commit));
+        if is_too_late || self.options.control == Control::Validation {
+            return; // Or a second replica was asked, and nothing is executed again.
         }
         let held = read.held.as_ref().map(|(held, _)| *held);
         if instead_of.is_some() && instead_of == held {
@@ -194,7 +201,9 @@ impl Coordinator {
             read.asked += 1;
             read.repeated += 1;
             read.due = cx.now() + patience(&self.group, read.repeated);
-            touch(&mut transaction.touched, replica);
+            if self.options.control == Control::Ordering {
+                touch(&mut transaction.touched, replica);
+            }
             cx.send(replica, Message::Request(Request::Get { version, key: key.clone() }));
         }
     }

@@ -12,8 +12,8 @@ use self::admission::Heard;
 use self::decided::Unacknowledged;
 use self::questions::Questions;
 use self::transaction::{Phase, Transaction};
-use super::Options;
 use super::message::{Message, Proposal, Reply, Status, View};
+use super::{Control, Options};
 
 mod admission;
 mod commit;
@@ -22,6 +22,7 @@ pub(super) mod execution;
 mod prepared;
 mod questions;
 mod transaction;
+mod versions;
 
 /// The view in which a transaction's own coordinator proposes.
 const OWN_VIEW: View = View::OWN;
@@ -35,7 +36,7 @@ const _: () = assert!(
     "a missing vote is waited for before requests are repeated"
 );
 
-/// The coordinator of one client's transactions, under Morty or MVTSO.
+/// The coordinator of one client's transactions, under Morty, MVTSO or TAPIR.
 #[derive(Debug)]
 pub struct Coordinator {
     group: Group,
@@ -53,6 +54,8 @@ pub struct Coordinator {
     questions: Questions,
     /// The last execution that was aborted before the replica that it had read from had voted.
     aborted_without_it: Option<(Version, u32)>,
+    /// How many transactions in a row were aborted because that replica lacks something.
+    behind_in_a_row: u32,
     /// By how much the clocks of this coordinator and of a replica may differ, in microseconds.
     clock_bound_us: u64,
     /// What the replicas' clocks read when one of its transactions was let in last.
@@ -91,6 +94,7 @@ impl Coordinator {
             orphans: BTreeSet::new(),
             questions: Questions::default(),
             aborted_without_it: None,
+            behind_in_a_row: 0,
             clock_bound_us: settings.clock_bound_ms.saturating_mul(1000),
             heard_time: None,
         }
@@ -100,7 +104,13 @@ impl Coordinator {
         match reply {
             Reply::GetReply { version, key, write, value, instead_of } => {
                 self.heard_of(from, cx.now());
-                let new = ReadValue { key, version: write.version, value, stamp: 0 };
+                // Under validation, what was found says from when on nothing was there.
+                let version_read = value.as_ref().map_or(Version::INITIAL, |_| write.version);
+                let read = match self.options.control {
+                    Control::Ordering => write.version,
+                    Control::Validation => version_read,
+                };
+                let new = ReadValue { key, version: read, value, stamp: 0 };
                 self.on_get_reply(version, new, write, instead_of, cx);
             }
             Reply::Admitted { version, clock_us } => self.on_admitted(from, version, clock_us, cx),

@@ -8,8 +8,10 @@ use serried_model::{Key, NodeId, Version};
 use smallvec::{SmallVec, smallvec};
 
 use super::{Coordinator, FAST_PATH_AT_LEAST};
-use crate::morty::message::{Contents, Message, Proposal, Read, Request, TaggedWrite, Vote};
-use crate::morty::votes::{Tally, Votes};
+use crate::morty::message::{
+    Conflict, Contents, Message, Proposal, Read, Request, TaggedWrite, Vote,
+};
+use crate::morty::votes::{Quorums, Tally, Votes};
 
 /// At most so many of the keys over which an execution was voted down are reported.
 const CONFLICTS_AT_MOST: usize = 64;
@@ -21,6 +23,8 @@ pub(super) struct PreparedExecution {
     /// Its participants, the transaction's home first.
     pub participants: SmallVec<[Participant; 1]>,
     pub conflicts: SmallVec<[Key; 1]>,
+    /// What the replicas say is in its way.
+    pub in_the_way: InTheWay,
     /// The replicas were asked to abandon it.
     pub told: bool,
     /// How often it may be prepared again if it is voted down tentatively.
@@ -30,6 +34,30 @@ pub(super) struct PreparedExecution {
     pub majority_after: Option<Duration>,
     /// Missing votes are being waited for.
     pub waits: bool,
+    quorums: Quorums,
+}
+
+/// What is in the way of an execution.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum InTheWay {
+    /// Nothing that is known.
+    #[default]
+    Nothing,
+    /// Reads that would have missed its writes, up to that of this transaction.
+    Readers(Version),
+    /// Something that is in the way at every version.
+    Other,
+}
+
+impl InTheWay {
+    /// The same with another conflict.
+    fn and(self, readers: Option<Version>) -> InTheWay {
+        match (self, readers) {
+            (InTheWay::Nothing, Some(reader)) => InTheWay::Readers(reader),
+            (InTheWay::Readers(other), Some(reader)) => InTheWay::Readers(reader.max(other)),
+            (InTheWay::Other, _) | (_, None) => InTheWay::Other,
+        }
+    }
 }
 
 /// One partition's part in an execution.
@@ -49,6 +77,7 @@ impl PreparedExecution {
         eid: u32,
         parts: impl Iterator<Item = (u16, Arc<Contents>)>,
         retries_left: u32,
+        quorums: Quorums,
         now: Timestamp,
     ) -> PreparedExecution {
         let participant = |(partition, contents)| Participant {
@@ -62,11 +91,13 @@ impl PreparedExecution {
             eid,
             participants: parts.map(participant).collect(),
             conflicts: SmallVec::new(),
+            in_the_way: InTheWay::Nothing,
             told: false,
             retries_left,
             prepared_at: now,
             majority_after: None,
             waits: false,
+            quorums,
         }
     }
 
@@ -80,27 +111,28 @@ impl PreparedExecution {
         &mut self,
         replica: NodeId,
         vote: Vote,
-        conflict: Option<Key>,
+        conflict: Option<Conflict>,
         now: Timestamp,
-        majority: usize,
     ) {
+        let majority = self.quorums.majority;
         let Some(part) = self.participant(replica) else { return };
         part.abandoned.insert(replica);
         part.votes.record(replica, vote);
         if self.participants.iter().all(|part| part.votes.count() >= majority) {
             self.majority_after.get_or_insert(now.since(self.prepared_at));
         }
-        let new =
-            |key: &Key| self.conflicts.len() < CONFLICTS_AT_MOST && !self.conflicts.contains(key);
-        self.conflicts.extend(conflict.filter(new));
+        let Some(Conflict { key, readers }) = conflict else { return };
+        self.in_the_way = self.in_the_way.and(readers);
+        if self.conflicts.len() < CONFLICTS_AT_MOST && !self.conflicts.contains(&key) {
+            self.conflicts.push(key);
+        }
     }
 
     /// What the votes of all participants come to: to commit, all must.
-    pub(super) fn tally(&self, group: &Group) -> Tally {
-        let (replicas, majority) = (group.size(), group.majority());
+    pub(super) fn tally(&self) -> Tally {
         let mut worst = Tally::CommitFast;
         for part in &self.participants {
-            let tally = part.votes.tally(replicas, majority);
+            let tally = part.votes.tally(self.quorums);
             if rank(tally) > rank(worst) {
                 worst = tally;
             }
@@ -110,22 +142,25 @@ impl PreparedExecution {
 
     /// Whether the execution has committed: it is durable in each partition, by the votes alone or by
     /// Finalize.
-    pub(super) fn has_committed(&self, group: &Group) -> bool {
-        let (replicas, majority) = (group.size(), group.majority());
-        self.participants.iter().all(|part| {
-            part.accepted.len() >= majority
-                || part.votes.tally(replicas, majority) == Tally::CommitFast
-        })
+    pub(super) fn has_committed(&self) -> bool {
+        self.participants
+            .iter()
+            .all(|part| part.accepted.len() >= self.quorums.majority || self.is_fast(part))
+    }
+
+    /// Whether the votes alone make it durable in a partition that it commits there.
+    fn is_fast(&self, part: &Participant) -> bool {
+        part.votes.tally(self.quorums) == Tally::CommitFast
     }
 
     /// Whether it is durable that no earlier execution commits: the home partition decides which does.
-    pub(super) fn is_the_only_one(&self, group: &Group) -> bool {
-        self.eid == 0 || self.participants[0].abandoned.len() >= group.majority()
+    pub(super) fn is_the_only_one(&self) -> bool {
+        self.eid == 0 || self.participants[0].abandoned.len() >= self.quorums.majority
     }
 
     /// Whether the home partition has accepted to abandon it.
-    pub(super) fn is_abandoned(&self, group: &Group) -> bool {
-        self.participants[0].accepted.len() >= group.majority()
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.participants[0].accepted.len() >= self.quorums.majority
     }
 
     /// Sends the replicas that have not answered yet what they are to vote on.
@@ -156,9 +191,8 @@ impl PreparedExecution {
         group: &Group,
         cx: &mut Context<'_, Coordinator>,
     ) {
-        let (replicas, majority) = (group.size(), group.majority());
         for part in &self.participants {
-            let fast = part.votes.tally(replicas, majority) == Tally::CommitFast;
+            let fast = self.is_fast(part);
             let missing = group.all().without(part.accepted);
             if !(missing.is_empty() || decision == Proposal::Commit && fast) {
                 let (eid, view) = (self.eid, super::OWN_VIEW);

@@ -149,7 +149,7 @@ impl Transaction {
         if core::mem::replace(&mut execution.told, true) {
             return;
         }
-        if execution.tally(group) != Tally::AbandonFast {
+        if execution.tally() != Tally::AbandonFast {
             execution.send_finalize(version, Proposal::Abandon, group, cx);
             return;
         }

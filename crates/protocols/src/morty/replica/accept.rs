@@ -4,7 +4,9 @@
 use serried_model::{NodeId, Version};
 
 use super::{Cx, Replica, reject};
-use crate::morty::message::{Accepted, Known, Message, Proposal, Recovering, Status, View};
+use crate::morty::message::{
+    Accepted, Known, LateVote, Message, Proposal, Recovering, Status, View,
+};
 use crate::morty::record::Record;
 
 impl Replica {
@@ -12,8 +14,8 @@ impl Replica {
     pub(super) fn on_paxos_prepare(
         &mut self,
         from: NodeId,
-        version: Version,
-        view: View,
+        (version, view): (Version, View),
+        vote_on: Option<LateVote>,
         cx: &mut Cx,
     ) {
         if !view.is_of_recoverer(from) {
@@ -43,8 +45,14 @@ impl Replica {
             );
             return;
         }
-        let promises = undecided.view < view;
-        undecided.view = view;
+        if undecided.view < view {
+            undecided.view = view;
+            self.log.append(Record::Promised { version, view }, cx);
+        }
+        if let Some(late) = vote_on {
+            self.vote_late(from, version, late, cx);
+        }
+        let undecided = self.transactions.get(version).expect("a transaction that is open");
         let execution = undecided.execution.as_ref();
         let known = Known {
             settlement: None,
@@ -52,9 +60,6 @@ impl Replica {
             abandoned_before: undecided.abandoned_before,
             execution: execution.map(|e| (e.eid, e.vote, e.contents.clone())),
         };
-        if promises {
-            self.log.append(Record::Promised { version, view }, cx);
-        }
         let known = Some(Box::new(known));
         cx.send(from, Message::Recovering(Recovering::PaxosPrepareReply { version, view, known }));
     }

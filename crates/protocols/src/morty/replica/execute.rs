@@ -6,8 +6,8 @@ use serried_parts::{Committed, WriteId};
 
 use super::key_record::Notice;
 use super::{Cx, Replica};
-use crate::morty::Mutation;
 use crate::morty::message::{Contents, Message, PastRead, Refusal, Reply, Settlement, Status};
+use crate::morty::{Control, Mutation};
 
 impl Replica {
     /// Whether this replica takes part in a transaction. If not, sends the reason to its coordinator.
@@ -49,7 +49,11 @@ impl Replica {
         }
         let place = self.state.keys.loaded(&key, cx.store());
         let (_, record) = self.state.keys.at(place);
-        let (write, value) = record.find_for(version, self.state.progress.watermark());
+        let settled = self.state.progress.watermark();
+        let (write, value) = match self.setup.options.control {
+            Control::Ordering => record.find_for(version, settled),
+            Control::Validation => record.find_committed(settled),
+        };
         let found = write.version;
         cx.observe(|| Observation::Read { key: key.clone(), reader: version, found });
         if self.setup.options.re_execution && record.add_read(version, write) {

@@ -6,6 +6,8 @@ use serried_model::{Key, Value, Version};
 use serried_parts::{Committed, ReadMarks, StoredVersions, WriteId};
 use smallvec::SmallVec;
 
+use crate::morty::Control;
+
 /// One key's `vrecord`.
 #[derive(Debug, Default)]
 pub(in crate::morty) struct KeyRecord {
@@ -87,6 +89,16 @@ impl KeyRecord {
         match self.find(reader) {
             (write, None) if write.version < settled => (WriteId::INITIAL, None),
             found => found,
+        }
+    }
+
+    /// The latest write that is committed. If it is a delete, or there is none, the answer says from which version on
+    /// nothing was there: from that of the delete, or from `settled`, below which everything is known.
+    pub(super) fn find_committed(&self, settled: Version) -> (WriteId, Option<Value>) {
+        match self.committed.latest() {
+            Some(Committed { id, value: None }) => (absent_from(id.version.max(settled)), None),
+            Some(Committed { id, value }) => (*id, value.clone()),
+            None => (absent_from(settled), None),
         }
     }
 
@@ -293,16 +305,35 @@ impl KeyRecord {
         }
     }
 
-    /// Whether another transaction's read has missed a write of `writer` (check 2). If the reader found nothing, that may have been a
-    /// delete later than the write, which has then committed, perhaps, where this replica does not know of it.
-    pub(super) fn missed_write_of(&self, writer: Version) -> Option<Missed> {
-        if let Some(found) = self.committed_reads.found_by_who_misses(writer) {
-            let is_nothing = found == Version::INITIAL;
-            return Some(if is_nothing { Missed::Perhaps } else { Missed::ForGood });
+    /// Whether `reader`, which found what was there from `found` on, missed a write.
+    pub(super) fn missed_after(&self, reader: Version, found: Version) -> Option<Missed> {
+        let committed = self.committed.latest_before(reader);
+        if committed.is_some_and(|write| write.id.version > found) {
+            return Some(Missed::ForGood);
         }
-        let prepared = &self.active.as_deref()?.prepared_reads;
-        let missed = |read: &PreparedRead| read.found < writer && writer < read.reader;
-        prepared.iter().any(missed).then_some(Missed::Perhaps)
+        let uncommitted = self.uncommitted_before(reader);
+        uncommitted.is_some_and(|write| write.id.version > found).then_some(Missed::Perhaps)
+    }
+
+    /// Whether another transaction's read has missed a write of `writer` (check 2), and the latest reader that has. If
+    /// under timestamp ordering the reader found nothing, that may have been a delete later than the write, which has then
+    /// committed, perhaps, where this replica does not know of it.
+    pub(super) fn missed_write_of(
+        &self,
+        writer: Version,
+        control: Control,
+    ) -> Option<(Missed, Version)> {
+        let prepared = self.active.as_deref().map_or(&[][..], |active| &active.prepared_reads);
+        let missed = |read: &&PreparedRead| read.found < writer && writer < read.reader;
+        let prepared = prepared.iter().filter(missed).map(|read| read.reader).max();
+        match self.committed_reads.who_misses(writer) {
+            Some((found, reader)) => {
+                let is_nothing = found == Version::INITIAL && control == Control::Ordering;
+                let missed = if is_nothing { Missed::Perhaps } else { Missed::ForGood };
+                Some((missed, prepared.map_or(reader, |other| other.max(reader))))
+            }
+            None => prepared.map(|reader| (Missed::Perhaps, reader)),
+        }
     }
 
     /// Changes what is in progress, and gives its memory back if nothing is left.
@@ -320,6 +351,11 @@ impl KeyRecord {
     pub(in crate::morty) fn is_idle(&self) -> bool {
         self.active.is_none()
     }
+}
+
+/// What a read has found under validation that has found nothing: nothing was there from `version` on.
+fn absent_from(version: Version) -> WriteId {
+    WriteId { version, tag: WriteId::INITIAL.tag }
 }
 
 #[cfg(test)]

@@ -35,6 +35,7 @@ mod transactions;
 mod truncate;
 mod truncation;
 mod validate;
+mod validate_committed;
 mod vote;
 mod watch;
 
@@ -62,7 +63,8 @@ use super::message::{
 };
 use super::record::Record;
 
-/// A replica of Morty; with [`Options::re_execution`] off, one of MVTSO.
+/// A replica of Morty; with [`Options::re_execution`] off, one of MVTSO; with [`Control::Validation`](super::Control), one of
+/// TAPIR.
 #[derive(Debug)]
 pub struct Replica {
     setup: Setup,
@@ -181,8 +183,8 @@ impl Replica {
     fn on_recovering(&mut self, from: NodeId, message: Recovering, cx: &mut Cx) {
         match message {
             Recovering::PaxosPrepare { .. } if !self.rejoin.takes_part() => {}
-            Recovering::PaxosPrepare { version, view } => {
-                self.on_paxos_prepare(from, version, view, cx);
+            Recovering::PaxosPrepare { version, view, vote_on } => {
+                self.on_paxos_prepare(from, (version, view), vote_on, cx);
             }
             Recovering::PaxosPrepareReply { version, view, known } => {
                 let asked = (version, view);

@@ -12,7 +12,8 @@ use super::keys::Keys;
 use super::setup::Setup;
 use super::state::State;
 use super::watch::{Watch, patience_for};
-use crate::morty::message::{Accepted, Contents, Proposal, Settlement, View, Vote};
+use crate::morty::Control;
+use crate::morty::message::{Accepted, Conflict, Contents, Proposal, Settlement, View, Vote};
 
 /// Up to so many reads are searched one by one.
 const FEW_READS: usize = 16;
@@ -79,8 +80,8 @@ pub(super) struct Execution {
     reads: Places,
     /// `None` while it waits for the transactions that it read from, if votes are not provisional.
     pub(super) vote: Option<Vote>,
-    /// The key over which it was not to commit.
-    pub(super) conflict: Option<Key>,
+    /// Why it was not to commit.
+    pub(super) conflict: Option<Conflict>,
     /// What a provisional vote waits for: the reads that are not known to be committed as they were read.
     pub(super) unconfirmed: Reads,
 }
@@ -183,6 +184,9 @@ impl Transactions {
         if undecided.execution.as_ref().is_some_and(|execution| execution.eid <= eid) {
             undecided.unprepare(version, keys);
             undecided.execution = None;
+            if setup.options.control == Control::Validation {
+                undecided.withdraw(version, keys);
+            }
         }
     }
 
@@ -220,12 +224,13 @@ impl Transactions {
     }
 
     /// Enters the vote on the transaction's execution, and prepares its reads if it may commit. Its writes need nothing
-    /// more, because a replica votes for no read that misses an uncommitted write.
+    /// more, because a replica votes for no read that misses an uncommitted write. Under validation its writes are
+    /// withdrawn if it may not commit: nobody has read them, and they must not be in the way of others.
     pub(super) fn prepare(
         &mut self,
         version: Version,
-        vote: Vote,
-        conflict: Option<Key>,
+        (vote, conflict): (Vote, Option<Conflict>),
+        control: Control,
         keys: &mut Keys,
     ) {
         let execution = self.voted_execution(version);
@@ -235,7 +240,14 @@ impl Transactions {
             execution.eid
         );
         (execution.vote, execution.conflict) = (Some(vote), conflict);
-        if execution.is_prepared() {
+        if !execution.is_prepared() {
+            if control == Control::Validation {
+                self.open
+                    .get_mut(&version)
+                    .expect("a transaction that was voted on")
+                    .withdraw(version, keys);
+            }
+        } else {
             for read in &execution.contents.reads {
                 let place = keys.place(&read.key);
                 keys.at(place).1.prepare_read(version, read.write.version);
@@ -257,7 +269,7 @@ impl Transactions {
         version: Version,
         eid: u32,
         vote: Vote,
-        conflict: Option<Key>,
+        conflict: Option<Conflict>,
         keys: &mut Keys,
     ) {
         if vote == Vote::AbandonFinal
@@ -290,7 +302,7 @@ impl Transactions {
     ) {
         self.open(version, Timestamp::default(), setup);
         self.install(version, (eid, next_tag), contents.clone(), keys);
-        self.prepare(version, vote, None, keys);
+        self.prepare(version, (vote, None), setup.options.control, keys);
         if vote != Vote::Provisional {
             return;
         }
@@ -471,6 +483,13 @@ impl Transactions {
 }
 
 impl Undecided {
+    /// Withdraws the transaction's uncommitted writes.
+    fn withdraw(&mut self, version: Version, keys: &mut Keys) {
+        for place in self.writes.drain(..) {
+            keys.withdraw_write(place, version);
+        }
+    }
+
     /// Releases what the transaction's execution has prepared, if anything.
     fn unprepare(&mut self, version: Version, keys: &mut Keys) {
         let Some(execution) = &mut self.execution else { return };

@@ -1,6 +1,6 @@
 //! The serializability validation (000 §4.2, "Prepare").
 
-use serried_model::{Key, Version};
+use serried_model::Version;
 use serried_parts::WriteId;
 use smallvec::SmallVec;
 
@@ -9,7 +9,8 @@ use super::key_record::{Missed, Notice};
 use super::setup::Setup;
 use super::state::State;
 use super::transactions::{Reads, Transactions};
-use crate::morty::message::{Contents, Settlement, Vote};
+use crate::morty::Control;
+use crate::morty::message::{Conflict, Contents, Settlement, Vote};
 
 /// Reads that have missed a write, by their index among an execution's reads.
 type Misses = SmallVec<[(usize, Missed); 2]>;
@@ -17,8 +18,8 @@ type Misses = SmallVec<[(usize, Missed); 2]>;
 /// What a validation comes to.
 pub(super) struct Validated {
     pub(super) vote: Vote,
-    /// The key that is in the way.
-    pub(super) conflict: Option<Key>,
+    /// What is in the way.
+    pub(super) conflict: Option<Conflict>,
     /// The reads of which it is not known that they are committed as they were read.
     pub(super) unconfirmed: Reads,
 }
@@ -67,6 +68,9 @@ impl Validation<'_> {
         contents: &Contents,
         cx: &mut Cx,
     ) -> Option<Validated> {
+        if self.setup.options.control == Control::Validation {
+            return Some(self.validate_committed(version, contents, cx));
+        }
         let checks = self.setup.options.checks;
         let mut misses = Misses::new();
         let all = 0..contents.reads.len() as u32;
@@ -95,19 +99,20 @@ impl Validation<'_> {
                 Missed::Perhaps if vote != Vote::AbandonFinal => vote = Vote::AbandonTentative,
                 Missed::Perhaps => continue,
             }
-            conflict = Some(read.key.clone());
+            conflict = Some(Conflict { key: read.key.clone(), readers: None });
         }
         // Check 2: no other read missed one of its writes.
         let undecided = self.transactions.get(version).expect("a transaction to vote on");
         let written = contents.writes.iter().zip(&undecided.writes);
         for (write, place) in written.filter(|_| checks.missed_by_others) {
-            match self.state.keys.at(*place).1.missed_write_of(version) {
-                Some(Missed::ForGood) => {
-                    let (vote, conflict) = (Vote::AbandonFinal, Some(write.key.clone()));
+            let key = || Some(Conflict { key: write.key.clone(), readers: None });
+            match self.state.keys.at(*place).1.missed_write_of(version, Control::Ordering) {
+                Some((Missed::ForGood, _)) => {
+                    let (vote, conflict) = (Vote::AbandonFinal, key());
                     return Some(Validated { vote, conflict, unconfirmed });
                 }
-                Some(Missed::Perhaps) if vote != Vote::AbandonFinal => {
-                    (vote, conflict) = (Vote::AbandonTentative, Some(write.key.clone()));
+                Some((Missed::Perhaps, _)) if vote != Vote::AbandonFinal => {
+                    (vote, conflict) = (Vote::AbandonTentative, key());
                 }
                 _ => {}
             }
@@ -186,8 +191,8 @@ impl Validation<'_> {
             self.transactions.wait_for(writer, version, cx.now(), self.setup);
         }
         let (vote, conflict) = match (conflict, unknown, wait) {
-            (Some(key), ..) => (Vote::AbandonFinal, Some(key)),
-            (_, Some(key), _) => (Vote::AbandonTentative, Some(key)),
+            (Some(key), ..) => (Vote::AbandonFinal, Some(Conflict { key, readers: None })),
+            (_, Some(key), _) => (Vote::AbandonTentative, Some(Conflict { key, readers: None })),
             (.., Some(_)) => (Vote::Provisional, None),
             _ => (Vote::Commit, None),
         };

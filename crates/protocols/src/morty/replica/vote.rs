@@ -5,15 +5,17 @@
 
 use std::sync::Arc;
 
-use serried_model::Version;
+use serried_model::{NodeId, Version};
 
 use super::execute::{observe_writes, refuse};
 use super::transactions::Reads;
 use super::validate::{Validated, Validation};
 use super::{Cx, Replica, reject};
-use crate::morty::Mutation;
-use crate::morty::message::{Accepted, Contents, Message, Proposal, Refusal, Reply, View, Vote};
+use crate::morty::message::{
+    Accepted, Conflict, Contents, LateVote, Message, Proposal, Refusal, Reply, View, Vote,
+};
 use crate::morty::record::Record;
+use crate::morty::{Control, Mutation};
 
 impl Replica {
     pub(super) fn on_prepare(
@@ -53,14 +55,60 @@ impl Replica {
             return;
         }
         cx.charge(contents.reads.len() + contents.writes.len());
-        observe_writes(version, &contents, cx);
+        if self.setup.options.control == Control::Ordering {
+            observe_writes(version, &contents, cx); // Otherwise they are seen when they are committed.
+        }
         let keys = &mut self.state.keys;
         self.transactions.install(version, (eid, next_tag), contents, keys);
         self.vote(version, cx);
     }
 
+    /// A recoverer knows of too few votes to commit an execution, and it may have committed nevertheless. This replica votes
+    /// to commit it if it has not done so and nothing is in the way. [`crate::tapir`] says why that is safe although it has
+    /// entered the recoverer's view, and when it is safe although it has stopped for a truncation.
+    pub(super) fn vote_late(
+        &mut self,
+        from: NodeId,
+        version: Version,
+        late: LateVote,
+        cx: &mut Cx,
+    ) {
+        let LateVote { eid, contents, truncation } = late;
+        if !self.setup.is_sound(version, self.setup.id.partition(), &contents) {
+            let what = format_args!("what no transaction can do, to vote on {version}");
+            return reject(from, what, cx);
+        }
+        let Some(undecided) = self.transactions.get(version) else { return };
+        let execution = undecided.execution.as_ref();
+        let voted = execution.filter(|execution| execution.eid == eid).and_then(|it| it.vote);
+        let is_open = undecided.is_superseded() && undecided.abandoned_before <= eid;
+        let has_stopped = version < self.truncation.stopped()
+            && !truncation.is_some_and(|it| self.truncation.is_led_by(from, it, &self.setup));
+        if has_stopped || !is_open || !matches!(voted, None | Some(Vote::AbandonTentative)) {
+            return;
+        }
+        cx.charge(contents.reads.len() + contents.writes.len());
+        let next_tag = undecided.next_tag;
+        self.transactions.install(version, (eid, next_tag), contents, &mut self.state.keys);
+        self.decide_vote(version, cx);
+    }
+
     /// Validates the transaction's execution, and votes unless it has to wait.
     fn vote(&mut self, version: Version, cx: &mut Cx) {
+        let Some((eid, vote, conflict)) = self.decide_vote(version, cx) else { return };
+        self.send_vote(
+            version,
+            Message::Reply(Reply::PrepareReply { version, eid, vote, conflict }),
+            cx,
+        );
+    }
+
+    /// Validates the transaction's execution, and enters and logs this replica's vote on it, unless it has to wait.
+    fn decide_vote(
+        &mut self,
+        version: Version,
+        cx: &mut Cx,
+    ) -> Option<(u32, Vote, Option<Conflict>)> {
         let undecided = self.transactions.get(version).expect("a transaction to vote on");
         let next_tag = undecided.next_tag;
         let execution = undecided.execution.as_ref().expect("an execution to vote on");
@@ -68,7 +116,8 @@ impl Replica {
         let validated = self.validation().validate(version, &contents, cx);
         self.notify(cx);
         let Some(Validated { vote, conflict, unconfirmed }) = validated else {
-            return self.log_abandonment(version, eid, cx);
+            self.log_abandonment(version, eid, cx);
+            return None;
         };
         let vote = match vote {
             // A version that it can't find may have been overwritten or deleted after the reader had read it.
@@ -76,17 +125,14 @@ impl Replica {
             Vote::AbandonFinal if self.catch_up.may_lack_something() => Vote::AbandonTentative,
             vote => vote,
         };
-        self.transactions.prepare(version, vote, conflict.clone(), &mut self.state.keys);
+        let (control, keys) = (self.setup.options.control, &mut self.state.keys);
+        self.transactions.prepare(version, (vote, conflict.clone()), control, keys);
         let some_are_confirmed = unconfirmed.len() < contents.reads.len();
         self.log.append(Record::Voted { version, eid, next_tag, vote, contents }, cx);
         if vote == Vote::Provisional {
             self.wait_with(version, eid, unconfirmed, some_are_confirmed, cx);
         }
-        self.send_vote(
-            version,
-            Message::Reply(Reply::PrepareReply { version, eid, vote, conflict }),
-            cx,
-        );
+        Some((eid, vote, conflict))
     }
 
     fn validation(&mut self) -> Validation<'_> {

@@ -112,7 +112,7 @@ fn what_only_replicas_of_the_partition_send_is_dropped_from_others() {
         Message::Rejoining(Rejoining::Replaced { question: 0 }),
         Message::Rejoining(Rejoining::ReplacedReply { question: 0, reached: 0 }),
         Message::CatchingUp(CatchingUp::Fetch { versions: vec![txn()] }),
-        Message::Recovering(Recovering::PaxosPrepare { version: txn(), view }),
+        Message::Recovering(Recovering::PaxosPrepare { version: txn(), view, vote_on: None }),
         Message::Recovering(Recovering::PaxosPrepareReply { version: txn(), view, known: None }),
         Message::Status(Status::FinalizeReply {
             version: txn(),
@@ -191,7 +191,11 @@ fn what_arrives_at_the_wrong_side_is_dropped() {
     let upto = 100;
     for message in [
         Message::Request(Request::Inquire { version: txn() }),
-        Message::Recovering(Recovering::PaxosPrepare { version: txn(), view: View::OWN }),
+        Message::Recovering(Recovering::PaxosPrepare {
+            version: txn(),
+            view: View::OWN,
+            vote_on: None,
+        }),
         Message::Truncating(Truncating::CannotMerge { upto }),
         Message::CatchingUp(CatchingUp::Fetch { versions: vec![txn()] }),
         Message::Rejoining(Rejoining::Replaced { question: 0 }),

@@ -5,7 +5,7 @@ use super::by_hand::{contents, prepare, version};
 use super::world::{SECOND, World, digest, n, votes};
 use super::*;
 use crate::morty::message::Settlement;
-use crate::morty::votes::{Tally, Votes};
+use crate::morty::votes::{Quorums, Tally, Votes};
 
 /// `k` is written everywhere, and then deleted while these members are away. The others forget the delete.
 fn deleted_while_away(members: usize, away: &[usize]) -> World {
@@ -59,7 +59,9 @@ fn ends_once(mut world: World, away: &[usize]) {
     assert_eq!(cast.len(), members, "all vote");
     let mut counted = Votes::default();
     (0..members).zip(&cast).for_each(|(member, vote)| counted.record(n(member), *vote));
-    let is_told_aborted = counted.tally(members, members / 2 + 1) == Tally::AbandonFast;
+    let is_told_aborted = counted
+        .tally(Quorums::of(&Group::new(members, Duration::ZERO), &Options::default()))
+        == Tally::AbandonFast;
     let lead = (0..members).find(|member| !away.contains(member)).unwrap();
     let gone = |node: NodeId| away.iter().any(|member| n(*member) == node);
     let inquire = Message::Request(Request::Inquire { version: reader });

@@ -19,6 +19,7 @@ mod read_nothing;
 mod recovery;
 mod rejoining;
 mod returning;
+mod tapir;
 mod torn_copy;
 mod truncation;
 mod views;

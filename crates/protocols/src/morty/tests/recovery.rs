@@ -106,7 +106,11 @@ fn a_version_too_far_ahead_and_unknown_leaves_nothing_behind() {
     let decision = Proposal::Commit;
     let messages = [
         Message::Request(Request::Inquire { version: ahead }),
-        Message::Recovering(Recovering::PaxosPrepare { version: ahead, view: later }),
+        Message::Recovering(Recovering::PaxosPrepare {
+            version: ahead,
+            view: later,
+            vote_on: None,
+        }),
         Message::Request(Request::Finalize { version: ahead, eid: 0, view: later, decision }),
         finalize(ahead, 0, Proposal::Commit),
         finalize(ahead, 0, Proposal::Abandon),
@@ -126,7 +130,11 @@ fn a_version_too_far_ahead_and_unknown_leaves_nothing_behind() {
     }
     // It may be let in when its time comes.
     net.now += 10_000_000;
-    let asked = Message::Recovering(Recovering::PaxosPrepare { version: ahead, view: later });
+    let asked = Message::Recovering(Recovering::PaxosPrepare {
+        version: ahead,
+        view: later,
+        vote_on: None,
+    });
     assert_eq!(net.tell(NodeId(1), 0, asked).len(), 1);
 }
 

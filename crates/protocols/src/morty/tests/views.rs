@@ -111,7 +111,7 @@ fn nothing_is_accepted_below_the_promised_view_after_a_restart() {
         net.tell(
             recoverer,
             0,
-            Message::Recovering(Recovering::PaxosPrepare { version: txn, view }),
+            Message::Recovering(Recovering::PaxosPrepare { version: txn, view, vote_on: None }),
         );
         if restarts {
             net.restart(0);
@@ -125,6 +125,7 @@ fn nothing_is_accepted_below_the_promised_view_after_a_restart() {
             Message::Recovering(Recovering::PaxosPrepare {
                 version: txn,
                 view: view.next(NodeId(2)),
+                vote_on: None,
             }),
         );
         let [(_, Message::Recovering(Recovering::PaxosPrepareReply { known: Some(known), .. }))] =
@@ -154,7 +155,7 @@ fn a_view_is_its_recoverers_and_one_thing_is_proposed_in_it() {
         net.tell(
             NodeId(2),
             0,
-            Message::Recovering(Recovering::PaxosPrepare { version: txn, view })
+            Message::Recovering(Recovering::PaxosPrepare { version: txn, view, vote_on: None })
         ),
         []
     );
@@ -163,7 +164,11 @@ fn a_view_is_its_recoverers_and_one_thing_is_proposed_in_it() {
         net.tell(
             recoverer,
             0,
-            Message::Recovering(Recovering::PaxosPrepare { version: txn, view: last })
+            Message::Recovering(Recovering::PaxosPrepare {
+                version: txn,
+                view: last,
+                vote_on: None
+            })
         ),
         []
     );
@@ -226,7 +231,7 @@ fn abandoned_before(net: &mut Net, member: usize, txn: Version) -> u32 {
     let said = net.tell(
         NodeId(2),
         member,
-        Message::Recovering(Recovering::PaxosPrepare { version: txn, view }),
+        Message::Recovering(Recovering::PaxosPrepare { version: txn, view, vote_on: None }),
     );
     match &said[..] {
         [(_, Message::Recovering(Recovering::PaxosPrepareReply { known: Some(known), .. }))] => {

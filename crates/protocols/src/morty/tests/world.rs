@@ -26,6 +26,7 @@ pub(super) fn digest(of: &[Version]) -> Digest {
 pub(super) struct World {
     net: Actors,
     group: Group,
+    options: Options,
 }
 
 derefs_to_net!([] World, net: Actors);
@@ -42,13 +43,17 @@ impl World {
     }
 
     pub(super) fn with(group: Group) -> World {
-        let mut net = actors(&group, Options::default(), 0);
+        World::of_options(group, Options::default())
+    }
+
+    pub(super) fn of_options(group: Group, options: Options) -> World {
+        let mut net = actors(&group, options, 0);
         (net.now, net.durable_at_once) = (1_000_000, false);
-        World { net, group }
+        World { net, group, options }
     }
 
     fn fresh(&self, id: NodeId) -> Replica {
-        Replica::new(id, self.group.clone(), &Settings::default(), Options::default())
+        Replica::new(id, self.group.clone(), &Settings::default(), self.options)
     }
 
     /// A replica crashes and is restarted. It keeps what it has put into its store, and loses the records that are not

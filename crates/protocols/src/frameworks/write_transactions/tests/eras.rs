@@ -2,7 +2,7 @@
 
 use serried_actor::{Actor, NodeSet};
 
-use super::super::message::Across;
+use super::super::message::{Across, Outgoing, Run};
 use super::*;
 
 /// Two partitions of so many replicas, at the first of two sites.
@@ -226,4 +226,72 @@ fn a_site_that_is_being_rebuilt_answers_no_reads_although_nothing_is_written_for
         None
     });
     assert!(asked > 0 && reads(&mut net));
+}
+
+/// A site of two partitions that has received a transaction of the other site, and has prepared to admit it. The second
+/// partition's vote is on its way.
+fn admitting() -> Net {
+    let mut net = site(1);
+    let (commit, to) = (Versionstamp(1 << 20).next_of(2), Versionstamp(2 << 20));
+    for partition in [0, 1] {
+        let transactions = vec![Outgoing { commit, writes: vec![write(key(partition, 0), "a")] }];
+        let runs = vec![Run { needs: vec![Versionstamp::ZERO; 2], transactions }];
+        let (after, cut) = (Versionstamp::ZERO, vec![Versionstamp::ZERO; 2]);
+        let ship = Across::Ship { epoch: 1, after, to, runs, cut };
+        let own = NodeId::replica(partition, 0);
+        net.deliver(across(counterpart(partition), own, [0, 0], ship));
+    }
+    pass_without_votes(&mut net, 100);
+    assert!(net.network.iter().any(is_vote), "it is prepared");
+    net
+}
+
+fn is_vote(envelope: &Envelope<Message>) -> bool {
+    is_peer(envelope, |peer| matches!(peer, Peer::Vote { .. }))
+}
+
+/// Lets so many milliseconds pass. Votes stay under way.
+fn pass_without_votes(net: &mut Net, ms: u64) {
+    for _ in 0..ms {
+        net.settle_where(|envelope| !is_vote(envelope));
+        net.wait(Duration::from_millis(1));
+        net.ids().into_iter().for_each(|id| net.fire_due(id));
+    }
+}
+
+#[test]
+fn a_partition_that_hears_of_a_lost_site_while_it_admits_admits_what_the_others_do() {
+    let mut net = admitting();
+    let (runs, cut) = (Vec::new(), vec![Versionstamp::ZERO; 2]);
+    let (after, to) = (Versionstamp::ZERO, Versionstamp::ZERO);
+    let ship = Across::Ship { epoch: 1, after, to, runs, cut };
+    net.deliver(across(counterpart(1), NodeId::replica(1, 0), [0, 1], ship));
+    net.pass(Duration::from_millis(500));
+    let at = [0, 1].map(|partition| clock(&mut net, partition).safe);
+    let at = at[0].min(at[1]);
+    let found =
+        [0, 1].map(|partition| ask(&mut net, partition, read(at, Versionstamp::ZERO, partition)));
+    assert_eq!(found.map(|found| value(&found)), [some("a"), some("a")]);
+}
+
+#[test]
+fn a_new_leader_has_reads_wait_for_an_admission_that_a_former_one_has_prepared() {
+    let mut net = admitting();
+    let second = NodeId::replica(1, 0);
+    net.crash(second);
+    net.restart(second, replica_of_site(second, 1));
+    pass_without_votes(&mut net, 400);
+    assert_eq!(net.gauge(second, "pending_transactions"), 1);
+    answers(&mut net);
+    send(&mut net, 1, 3, Request::ReadClock);
+    pass_without_votes(&mut net, 1);
+    let at = match &answers(&mut net)[..] {
+        [(3, Answer::Clock(clock))] => clock.shown,
+        answers => panic!("{answers:?}"),
+    };
+    send(&mut net, 1, 4, Request::ReadAt { at, keys: vec![key(1, 0)] });
+    pass_without_votes(&mut net, 20);
+    assert_eq!(answers(&mut net), [], "it may be admitted by then");
+    net.pass(Duration::from_millis(500));
+    assert_eq!(answers(&mut net).len(), 1, "it is admitted later");
 }

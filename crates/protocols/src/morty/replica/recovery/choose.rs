@@ -11,6 +11,7 @@ use serried_actor::NodeSet;
 use serried_model::NodeId;
 
 use crate::morty::message::{Contents, Known, Proposal, Settlement, View, Vote};
+use crate::morty::votes::Quorums;
 
 #[derive(Debug, Default)]
 pub(super) struct Instance {
@@ -39,8 +40,21 @@ pub(super) enum Choice {
     Unresolved,
     /// To commit this execution.
     Commit(u32, Arc<Contents>),
+    /// So few have voted against this execution that a fast quorum may have voted for it, and too few are known to have
+    /// voted for it to commit it. The others are asked to vote.
+    Doubtful(u32, Arc<Contents>),
     /// To commit none, or not this one.
     Abandon,
+}
+
+/// How answers are judged.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rules {
+    pub(super) quorums: Quorums,
+    /// A mutation: accepted decisions are ignored.
+    pub(super) ignores_accepted: bool,
+    /// A mutation: what is [`Choice::Doubtful`] commits.
+    pub(super) trusts_few: bool,
 }
 
 impl Proposed {
@@ -128,15 +142,15 @@ impl Instance {
     }
 
     /// What the answers allow (000 §4.3) for the execution that home has `chosen`, or, at home itself, for the latest one.
-    /// `careless` is a mutation: accepted decisions are ignored.
-    pub(super) fn choose(&self, chosen: Option<u32>, majority: usize, careless: bool) -> Choice {
+    pub(super) fn choose(&self, chosen: Option<u32>, rules: Rules) -> Choice {
+        let majority = rules.quorums.majority;
         if self.answers().count() < majority {
             return Choice::Open;
         }
         // (i) The decision that was accepted in the highest view. In the coordinator's own view, only a decision to
         // commit is final: after one to abandon, the coordinator may have continued with the next execution.
         let accepted = self.answers().filter_map(|known| known.accepted).max();
-        match accepted.filter(|_| !careless) {
+        match accepted.filter(|_| !rules.ignores_accepted) {
             Some(accepted) if accepted.decision == Proposal::Commit => {
                 return self.to_commit(accepted.eid);
             }
@@ -161,9 +175,35 @@ impl Instance {
         match commit + provisional >= majority {
             // The coordinator may have aborted the execution because of this vote alone.
             _ if votes(Vote::AbandonFinal) > 0 => Choice::Abandon,
-            false => Choice::Abandon,
+            false => self.doubt(eid, commit + provisional, rules),
             true if commit == 0 => Choice::Unresolved,
             true => self.to_commit(eid),
+        }
+    }
+
+    /// Too few are known to have voted for an execution. If more replicas are against it than a fast quorum leaves over, it
+    /// has not committed by its votes, and never will: all that have answered are in this view. In Morty, where all
+    /// have to vote for it, one against it is enough.
+    fn doubt(&self, eid: u32, votes: usize, rules: Rules) -> Choice {
+        let against = self.answers().count() - votes;
+        match self.contents(eid) {
+            Some(contents) if rules.quorums.allow_against(against) => match rules.trusts_few {
+                true => Choice::Commit(eid, contents),
+                false => Choice::Doubtful(eid, contents),
+            },
+            _ => Choice::Abandon,
+        }
+    }
+
+    /// The execution that replicas have to vote on so that a choice can be made, if there is one.
+    pub(super) fn doubtful(
+        &self,
+        chosen: Option<u32>,
+        rules: Rules,
+    ) -> Option<(u32, Arc<Contents>)> {
+        match self.choose(chosen, rules) {
+            Choice::Doubtful(eid, contents) if self.proposed.is_none() => Some((eid, contents)),
+            _ => None,
         }
     }
 
@@ -182,12 +222,20 @@ mod tests {
 
     /// What the answers of some of five replicas come to, three of which are a majority.
     fn choice(chosen: Option<u32>, answers: &[Known]) -> String {
+        choice_if(chosen, answers, 5)
+    }
+
+    /// The same if so many votes commit without Finalize.
+    fn choice_if(chosen: Option<u32>, answers: &[Known], fast: usize) -> String {
+        let quorums = Quorums { replicas: 5, majority: 3, fast };
+        let rules = Rules { quorums, ignores_accepted: false, trusts_few: false };
         let mut instance = Instance::default();
         for (member, known) in answers.iter().enumerate() {
             instance.learn(member, known.clone());
         }
-        match instance.choose(chosen, 3, false) {
+        match instance.choose(chosen, rules) {
             Choice::Commit(eid, _) => format!("Commit {eid}"),
+            Choice::Doubtful(eid, _) => format!("Doubtful {eid}"),
             other => format!("{other:?}"),
         }
     }
@@ -231,6 +279,24 @@ mod tests {
             "Abandon",
             "nobody knows of it"
         );
+    }
+
+    #[test]
+    fn what_a_fast_quorum_of_four_may_have_committed_is_not_abandoned() {
+        let none = Known::default();
+        for (answers, expected) in [
+            (&[voted(0, C), voted(0, C)][..], "Open"),
+            (&[voted(0, C), voted(0, C), voted(0, C)], "Commit 0"),
+            (&[voted(0, C), voted(0, C), voted(0, T)], "Doubtful 0"),
+            (&[voted(0, C), voted(0, C), none.clone()], "Doubtful 0"),
+            (&[voted(0, C), voted(0, T), none.clone()], "Abandon"),
+            (&[voted(0, C), voted(0, C), voted(0, T), none.clone()], "Abandon"),
+            (&[voted(0, C), voted(0, C), voted(0, T), voted(0, C)], "Commit 0"),
+            (&[voted(0, C), voted(0, C), voted(0, F)], "Abandon"),
+        ] {
+            assert_eq!(choice_if(None, answers, 4), expected, "{answers:?}");
+            assert_eq!(choice_if(Some(0), answers, 4), expected, "{answers:?}");
+        }
     }
 
     #[test]

@@ -6,15 +6,15 @@ use super::{Action, Recovery, Stage};
 impl Recovery {
     /// Continues as far as the answers of home's replicas allow.
     pub(super) fn go_on_at_home(&mut self, actions: &mut Vec<Action>) {
-        let (home, majority) = (self.home, self.majority);
+        let (home, majority) = (self.home, self.rules.quorums.majority);
         let instance = self.instances.entry(home).or_default();
         if instance.proposed().is_none() {
             let other = instance.homes().find(|other| *other != home);
             if let Some(other) = other {
                 return self.go_home(other, actions);
             }
-            match instance.choose(None, majority, self.careless) {
-                Choice::Open | Choice::Unresolved => return,
+            match instance.choose(None, self.rules) {
+                Choice::Open | Choice::Unresolved | Choice::Doubtful(..) => return,
                 Choice::Commit(eid, contents) => instance.propose(Proposed::Commit(eid, contents)),
                 Choice::Abandon => instance.propose(Proposed::Abandon(u32::MAX)),
             }

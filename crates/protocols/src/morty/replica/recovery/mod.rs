@@ -28,14 +28,15 @@ use std::sync::Arc;
 
 use serried_model::{NodeId, Version};
 
-use self::choose::Instance;
+use self::choose::{Instance, Rules};
 use super::setup::Setup;
 use super::{Cx, Timer, reject};
 use crate::morty::Mutation;
 use crate::morty::message::{
-    CatchingUp, Contents, Decision, Known, Message, Proposal, Recovering, Request, Settlement,
-    Status, View,
+    CatchingUp, Contents, Decision, Known, LateVote, Message, Proposal, Recovering, Request,
+    Settlement, Status, View,
 };
+use crate::morty::votes::Quorums;
 
 /// No more transactions than these are recovered at the same time; the others wait.
 const RECOVERIES_AT_MOST: usize = 1024;
@@ -62,9 +63,9 @@ struct Recovery {
     /// The nodes that wait for the outcome.
     inquirers: BTreeSet<NodeId>,
     repeated: u32,
-    majority: usize,
-    /// A mutation: see [`Instance::choose`].
-    careless: bool,
+    /// The truncation that waits for this, if this replica coordinates one, and in which view.
+    truncation: Option<(u64, View)>,
+    rules: Rules,
 }
 
 /// The transactions that this replica tries to finish.
@@ -156,7 +157,8 @@ impl Recovery {
             self.end([(self.own, Some(contents))].into(), eid, actions);
         } else if let Some((member, _)) = instance.committed() {
             actions.push(Action::Fetch(member));
-        } else if instance.answers().count() >= self.majority || instance.is_aborted() {
+        } else if instance.answers().count() >= self.rules.quorums.majority || instance.is_aborted()
+        {
             // If this partition took part, one replica of any majority would know of it.
             self.end(BTreeMap::new(), eid, actions);
         }
@@ -178,7 +180,7 @@ impl Recovery {
     fn repeat(&mut self, actions: &mut Vec<Action>) {
         let unfinished = |(partition, instance): (&u16, &Instance)| match instance.proposed() {
             None => Some(Action::Ask(*partition)),
-            Some(_) if instance.decided(self.majority).is_none() => {
+            Some(_) if instance.decided(self.rules.quorums.majority).is_none() => {
                 Some(Action::Propose(*partition))
             }
             Some(_) => None,
@@ -239,7 +241,7 @@ impl Recoveries {
             recovery.inquirers.extend(inquirer);
             return false;
         }
-        let own = setup.id.partition();
+        let (own, mutation) = (setup.id.partition(), setup.options.mutation);
         let recovery = Recovery {
             view: View::OWN,
             own,
@@ -248,11 +250,22 @@ impl Recoveries {
             instances: BTreeMap::new(),
             inquirers: inquirer.into_iter().collect(),
             repeated: 0,
-            majority: setup.group.majority(),
-            careless: setup.options.mutation.is(Mutation::RecoveryIgnoresFinalize),
+            truncation: None,
+            rules: Rules {
+                quorums: Quorums::of(&setup.group, &setup.options),
+                ignores_accepted: mutation.is(Mutation::RecoveryIgnoresFinalize),
+                trusts_few: mutation.is(Mutation::RecoveryTrustsFewVotes),
+            },
         };
         self.all.insert(version, recovery);
         true
+    }
+
+    /// A truncation that this replica coordinates waits for a transaction.
+    pub(super) fn serve(&mut self, version: Version, truncation: (u64, View)) {
+        if let Some(recovery) = self.all.get_mut(&version) {
+            recovery.truncation = Some(truncation);
+        }
     }
 
     /// Begins to recover in a view of this replica's own, which is logged as a promise. So after a restart it is not used
@@ -394,12 +407,25 @@ impl Recoveries {
 }
 
 impl Recovery {
+    /// What the replicas of a partition have to vote on so that the recovery can go on, if there is something.
+    fn doubtful(&self, partition: u16) -> Option<LateVote> {
+        let instance = self.instances.get(&partition)?;
+        let (eid, contents) = match &self.stage {
+            Stage::Home => instance.doubtful(None, self.rules)?,
+            Stage::Others(eid, _) => instance.doubtful(Some(*eid), self.rules)?,
+            Stage::Own(_) | Stage::Yields(_) | Stage::Over => return None,
+        };
+        let truncation = self.truncation.filter(|_| partition == self.own);
+        Some(LateVote { eid, contents, truncation })
+    }
+
     fn carry_out(&self, version: Version, action: Action, setup: &Setup, cx: &mut Cx) {
         let (view, all) = (self.view, setup.group.all());
         match action {
             Action::Ask(partition) => {
                 // Replicas that have answered are asked too: they may have learned more since.
-                let message = Recovering::PaxosPrepare { version, view };
+                let vote_on = self.doubtful(partition);
+                let message = Recovering::PaxosPrepare { version, view, vote_on };
                 cx.broadcast(partition, all, Message::Recovering(message));
             }
             Action::Propose(partition) => {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::choose::{Choice, Instance, Proposed};
+use super::choose::{Choice, Instance, Proposed, Rules};
 use super::{Action, Recovery, Stage};
 use crate::morty::message::Contents;
 
@@ -31,10 +31,10 @@ impl Recovery {
             vec![(self.home, Some(home_contents.clone()))];
         for partition in &participants[1..] {
             let instance = self.instances.entry(*partition).or_default();
-            if instance.proposed().is_none() && instance.begin(eid, self.majority, self.careless) {
+            if instance.proposed().is_none() && instance.begin(eid, self.rules) {
                 actions.push(Action::Propose(*partition));
             }
-            match instance.decided(self.majority) {
+            match instance.decided(self.rules.quorums.majority) {
                 None => {}
                 Some(Proposed::Commit(_, contents)) => {
                     ends.push((*partition, Some(contents.clone())))
@@ -54,9 +54,9 @@ impl Recovery {
 
 impl Instance {
     /// Makes the proposal that the answers allow, if they allow one.
-    fn begin(&mut self, chosen: u32, majority: usize, careless: bool) -> bool {
-        match self.choose(Some(chosen), majority, careless) {
-            Choice::Open | Choice::Unresolved => return false,
+    fn begin(&mut self, chosen: u32, rules: Rules) -> bool {
+        match self.choose(Some(chosen), rules) {
+            Choice::Open | Choice::Unresolved | Choice::Doubtful(..) => return false,
             Choice::Commit(eid, contents) if eid == chosen => {
                 self.propose(Proposed::Commit(eid, contents));
             }

@@ -1,0 +1,368 @@
+//! TAPIR: validation at every replica, versions chosen at the commit, and decisions of fast quorums that a recoverer sees
+//! a part of.
+
+use std::sync::Arc;
+
+use serried_model::transactions::Output;
+
+use super::by_hand::{contents, decide, finalize, prepare, version};
+use super::world::{World, n, votes};
+use super::*;
+use crate::Mutated;
+use crate::morty::message::{Contents, LateVote, Settlement};
+use crate::morty::{Mutation, Options};
+use crate::tapir::OPTIONS;
+
+fn tapir(clients: usize) -> Net {
+    Net::new(OPTIONS, clients)
+}
+
+/// What a client was told its versions are, in order.
+fn versions(net: &mut Net, client: u64) -> Vec<Version> {
+    net.hear();
+    let began = net.outputs.iter().filter(|(other, _)| *other == client);
+    let version = |(_, output): &(u64, Output)| match output {
+        Output::Began(version) => Some(*version),
+        _ => None,
+    };
+    began.filter_map(version).collect()
+}
+
+fn is_prepare(message: &Message) -> bool {
+    matches!(message, Message::Request(Request::Prepare { .. }))
+}
+
+#[test]
+fn a_transaction_without_conflicts_commits_in_one_round_and_its_writes_are_sent_once() {
+    let mut net = tapir(1);
+    net.get(0, "x");
+    net.settle();
+    net.put(0, "x", "1");
+    assert!(net.network.is_empty(), "nobody reads it before it is committed");
+    net.commit(0, &["x"], &[("x", "1")]);
+    let lines = net.trace();
+    let count = |what: &str| lines.iter().filter(|line| line.contains(what)).count();
+    assert_eq!((count(" Prepare 0"), count("PrepareReply 0 Commit"), count("Finalize")), (3, 3, 0));
+    let versions = versions(&mut net, 0);
+    assert!(versions.len() == 2 && versions[0] < versions[1], "{versions:?}");
+    assert_eq!(net.told(0), ["value x = absent", "committed"]);
+    assert!(net.nodes.values().all(|replica| replica.undecided() == 0));
+}
+
+#[test]
+fn what_is_prepared_is_not_read_and_is_in_the_way_of_readers() {
+    let mut net = tapir(2);
+    net.commit(0, &[], &[("x", "1")]);
+    while let Some((from, to, message)) = net.network.pop_front() {
+        if is_prepare(&message) {
+            net.deliver((from, to, message));
+        }
+    }
+    let held: Vec<_> = net.network.drain(..).collect();
+    net.get(1, "x");
+    net.settle();
+    net.commit(1, &["x"], &[("y", "1")]);
+    net.settle();
+    let told = net.told(1);
+    assert_eq!(told, ["value x = absent", "aborted over [\"x\"]"]);
+    assert!(held.is_empty(), "the votes were not delivered: {held:?}");
+}
+
+#[test]
+fn what_a_replica_has_voted_down_is_in_nobodys_way() {
+    let (reader, client) = (version(500, 1), coordinator_id(1));
+    let mut net = tapir(0);
+    net.tell(client, 0, prepare(version(400, 0), 0, &contents(&[], &[("x", "1")])));
+    let missed = contents(&[("x", Version::INITIAL)], &[("y", "1")]);
+    let vote = |answers: &[(NodeId, Message)]| match answers {
+        [(_, Message::Reply(Reply::PrepareReply { vote, .. }))] => *vote,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(vote(&net.tell(client, 0, prepare(reader, 0, &missed))), Vote::AbandonTentative);
+    let reads_y = contents(&[("y", Version::INITIAL)], &[]);
+    let other = version(600, 2);
+    for restarts in [false, true] {
+        if restarts {
+            net.restart(0);
+            net.network.clear();
+        }
+        let next = Version { timestamp_us: other.timestamp_us + u64::from(restarts), ..other };
+        let answers = net.tell(other.coordinator, 0, prepare(next, 0, &reads_y));
+        assert_eq!(vote(&answers), Vote::Commit, "after a restart: {restarts}");
+    }
+}
+
+#[test]
+fn a_write_that_a_later_reader_would_have_missed_is_prepared_again_after_that_reader() {
+    let mut net = tapir(2);
+    net.commit(0, &[], &[("x", "1")]);
+    let late: Vec<_> = net.network.drain(..).collect();
+    net.get(1, "x");
+    net.settle();
+    net.commit(1, &["x"], &[("y", "1")]);
+    // The reader is prepared, and not decided yet.
+    let mut held = Vec::new();
+    while let Some(envelope) = net.network.pop_front() {
+        match is_prepare(&envelope.2) {
+            true => net.deliver(envelope),
+            false => held.push(envelope),
+        }
+    }
+    net.network.extend(late);
+    net.settle();
+    let [writer, reader] = [0, 1].map(|client| *versions(&mut net, client).last().unwrap());
+    assert!(writer > reader, "{writer} after {reader}");
+    assert_eq!(net.told(0), ["committed"]);
+    net.network.extend(held);
+    net.settle();
+    assert_eq!(net.told(1), ["value x = absent", "committed"]);
+    assert_eq!(
+        net.nodes[0].record(&Key::from("x")).unwrap().committed.len(),
+        1,
+        "took effect once"
+    );
+    assert!(net.nodes.values().all(|replica| replica.undecided() == 0));
+}
+
+#[test]
+fn a_write_goes_round_a_committed_reader_at_once() {
+    let mut net = tapir(2);
+    net.commit(0, &[], &[("x", "1")]);
+    let late: Vec<_> = net.network.drain(..).collect();
+    net.get(1, "x");
+    net.settle();
+    net.commit(1, &["x"], &[("y", "1")]);
+    net.settle();
+    assert_eq!(net.told(1), ["value x = absent", "committed"]);
+    net.network.extend(late);
+    let lines = net.trace();
+    assert!(lines.iter().any(|line| line.ends_with("PrepareReply 0 AbandonFinal")));
+    assert!(!lines.iter().any(|line| line.contains("Finalize")), "{lines:#?}");
+    assert_eq!(net.told(0), ["committed"]);
+}
+
+#[test]
+fn a_transaction_that_has_missed_a_write_is_not_prepared_again() {
+    let mut net = tapir(2);
+    net.get(0, "x");
+    net.get(1, "x");
+    net.settle();
+    net.commit(0, &["x"], &[("x", "1")]);
+    net.settle();
+    net.commit(1, &["x"], &[("x", "2")]);
+    net.settle();
+    assert_eq!(versions(&mut net, 1).len(), 2, "the one that reads, and one to commit");
+    assert_eq!(net.told(0), ["value x = absent", "committed"]);
+    assert_eq!(net.told(1), ["value x = absent", "aborted over [\"x\"]"]);
+}
+
+#[test]
+fn a_version_is_later_than_what_was_read_although_the_clock_is_behind() {
+    let mut net = tapir(1);
+    let ahead = version(200_000, 7);
+    let wrote = contents(&[], &[("x", "1")]);
+    for member in 0..3 {
+        net.tell(ahead.coordinator, member, prepare(ahead, 0, &wrote));
+        net.tell(ahead.coordinator, member, decide(ahead, 0, Decision::Commit, &wrote));
+    }
+    net.get(0, "x");
+    net.settle();
+    net.commit(0, &["x"], &[("x", "2")]);
+    net.settle();
+    assert!(*versions(&mut net, 0).last().unwrap() > ahead);
+    assert_eq!(net.told(0), ["value x = 1", "committed"]);
+}
+
+/// Two transactions that conflict: the later one has not read what the earlier one writes.
+fn conflicting() -> [(Version, Arc<Contents>); 2] {
+    [
+        (version(2_000_000, 0), contents(&[], &[("x", "t")])),
+        (version(2_000_100, 1), contents(&[("x", Version::INITIAL)], &[("y", "u")])),
+    ]
+}
+
+fn five(mutation: Mutated<Mutation>) -> World {
+    let group = Group::new(5, Duration::from_millis(1));
+    let mut world = World::of_options(group, Options { mutation, ..OPTIONS });
+    world.now = 2_000_200;
+    world
+}
+
+/// These members are asked to vote on a transaction. Returns their votes.
+fn ask(world: &mut World, members: &[usize], (txn, what): &(Version, Arc<Contents>)) -> Vec<Vote> {
+    let answers = members
+        .iter()
+        .map(|member| world.tell(txn.coordinator, n(*member), prepare(*txn, 0, what)));
+    answers.flat_map(|answers| votes(&answers)).collect()
+}
+
+/// The first replica recovers a transaction, for as long as it takes. Those that are not `up` receive nothing.
+fn recover(world: &mut World, txn: Version, up: &[usize]) {
+    let is_up = |to: NodeId| to.is_coordinator() || up.contains(&to.member());
+    world.deliver((NodeId(99), n(0), Message::Request(Request::Inquire { version: txn })));
+    for _ in 0..40 {
+        world.settle(|(_, to, _)| !to.is_coordinator() && is_up(*to));
+        world.network.clear();
+        world.now += 500_000;
+        for member in up {
+            world.fire_due(n(*member));
+        }
+    }
+}
+
+fn settled(world: &mut World, member: usize, txn: Version) -> Option<Settlement> {
+    let inquire = Message::Request(Request::Inquire { version: txn });
+    let answers = world.tell(NodeId(99), n(member), inquire);
+    let settlement = answers.iter().find_map(|(_, to, message)| match message {
+        Message::Status(Status::Settled { settlement, .. }) if *to == NodeId(99) => {
+            Some(*settlement)
+        }
+        _ => None,
+    });
+    world.network.clear();
+    settlement
+}
+
+const COMMITTED: Option<Settlement> = Some(Settlement::Committed { eid: 0 });
+
+/// The first has two votes, the second three, and commits slowly. A recoverer of the first hears from its two voters, and
+/// from one of the second's.
+fn too_few_votes(mutation: Mutated<Mutation>) -> [Option<Settlement>; 2] {
+    let (mut world, [t, u]) = (five(mutation), conflicting());
+    assert_eq!(ask(&mut world, &[0, 1], &t), [Vote::Commit; 2]);
+    assert_eq!(ask(&mut world, &[2, 3, 4], &u), [Vote::Commit; 3]);
+    assert_eq!(ask(&mut world, &[2], &t), [Vote::AbandonTentative]);
+    for member in [2, 3, 4] {
+        world.tell(u.0.coordinator, n(member), finalize(u.0, 0, Proposal::Commit));
+    }
+    recover(&mut world, t.0, &[0, 1, 2]);
+    recover(&mut world, u.0, &[0, 1, 2]);
+    [t, u].map(|(txn, _)| settled(&mut world, 0, txn))
+}
+
+#[test]
+fn too_few_votes_commit_nothing_that_conflicts_with_what_has_committed() {
+    assert_eq!(too_few_votes(Mutated::NONE), [Some(Settlement::Aborted), COMMITTED]);
+    let broken = too_few_votes(Mutated::by(Mutation::RecoveryTrustsFewVotes));
+    assert_eq!(broken, [COMMITTED, COMMITTED], "both have committed");
+}
+
+#[test]
+fn a_fast_decision_is_found_although_too_few_of_its_voters_are_left() {
+    for (third, expected) in [(true, COMMITTED), (false, Some(Settlement::Aborted))] {
+        let (mut world, [_, u]) = (five(Mutated::NONE), conflicting());
+        // A fast quorum, if two that are down have voted as well.
+        assert_eq!(ask(&mut world, &[0, 1], &u), [Vote::Commit; 2]);
+        if third {
+            assert_eq!(ask(&mut world, &[3, 4], &u), [Vote::Commit; 2]);
+        }
+        match third {
+            // The one that has not voted does so now.
+            true => recover(&mut world, u.0, &[0, 1, 2]),
+            // Two are known to be against it.
+            false => recover(&mut world, u.0, &[0, 1, 2, 3]),
+        }
+        assert_eq!(settled(&mut world, 0, u.0), expected);
+    }
+}
+
+#[test]
+fn a_late_vote_is_durable_and_its_coordinator_does_not_receive_it() {
+    let (mut world, [t, u]) = (five(Mutated::NONE), conflicting());
+    assert_eq!(ask(&mut world, &[0, 1], &t), [Vote::Commit; 2]);
+    let view = View { round: 1, recoverer: n(0) };
+    let asks =
+        |vote_on| Message::Recovering(Recovering::PaxosPrepare { version: t.0, view, vote_on });
+    let late = LateVote { eid: 0, contents: t.1.clone(), truncation: None };
+    let answers = world.tell(n(0), n(2), asks(Some(late)));
+    let vote = |answers: &[Envelope]| match answers {
+        [
+            (_, to, Message::Recovering(Recovering::PaxosPrepareReply { known: Some(known), .. })),
+        ] => {
+            assert_eq!(*to, n(0));
+            known.execution.as_ref().and_then(|(_, vote, _)| *vote)
+        }
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(vote(&answers), Some(Vote::Commit));
+    world.restart(n(2));
+    assert_eq!(vote(&world.tell(n(0), n(2), asks(None))), Some(Vote::Commit));
+    assert_eq!(ask(&mut world, &[2], &u), [Vote::AbandonTentative], "what it has prepared is kept");
+}
+
+#[test]
+fn a_replica_that_has_accepted_to_abandon_a_transaction_does_not_vote_for_it_later() {
+    let (mut world, [t, _]) = (five(Mutated::NONE), conflicting());
+    world.tell(t.0.coordinator, n(2), finalize(t.0, 0, Proposal::Abandon));
+    let view = View { round: 1, recoverer: n(0) };
+    let vote_on = Some(LateVote { eid: 0, contents: t.1.clone(), truncation: None });
+    let asks = Message::Recovering(Recovering::PaxosPrepare { version: t.0, view, vote_on });
+    let answers = world.tell(n(0), n(2), asks);
+    let [(.., Message::Recovering(Recovering::PaxosPrepareReply { known: Some(known), .. }))] =
+        &answers[..]
+    else {
+        panic!("{answers:?}")
+    };
+    assert_eq!((known.abandoned_before, known.execution.is_none()), (1, true));
+}
+
+#[test]
+fn a_replica_that_has_stopped_votes_late_only_for_the_coordinator_of_the_truncation() {
+    let (mut world, [t, _]) = (five(Mutated::NONE), conflicting());
+    world.now = 20_000_000;
+    let (upto, merges) = (4_000_000, View { round: 1, recoverer: n(1) });
+    let stops = Truncating::TruncationPaxosPrepare { upto, view: merges };
+    world.tell(n(1), n(2), Message::Truncating(stops));
+    let earlier = View { round: 0, recoverer: n(1) };
+    let mut round = 0;
+    let mut vote = |asker: usize, truncation| {
+        round += 1;
+        let view = View { round, recoverer: n(asker) };
+        let vote_on = Some(LateVote { eid: 0, contents: t.1.clone(), truncation });
+        let asks = Recovering::PaxosPrepare { version: t.0, view, vote_on };
+        let answers = world.tell(n(asker), n(2), Message::Recovering(asks));
+        match &answers[..] {
+            [
+                (
+                    ..,
+                    Message::Recovering(Recovering::PaxosPrepareReply {
+                        known: Some(known), ..
+                    }),
+                ),
+            ] => known.execution.as_ref().and_then(|(_, vote, _)| *vote),
+            other => panic!("{other:?}"),
+        }
+    };
+    for (asker, truncation) in [
+        (0, None),
+        (1, None),
+        (0, Some((upto, merges))),
+        (1, Some((upto, earlier))),
+        (1, Some((upto + 2_000_000, merges))),
+    ] {
+        assert_eq!(vote(asker, truncation), None, "n{asker} asks for {truncation:?}");
+    }
+    assert_eq!(vote(1, Some((upto, merges))), Some(Vote::Commit));
+}
+
+/// All that are up have stopped for a truncation when it turns out that a fast quorum may have committed.
+#[test]
+fn a_truncation_decides_what_is_in_doubt_below_it() {
+    let (mut world, [_, u]) = (five(Mutated::NONE), conflicting());
+    assert_eq!(ask(&mut world, &[0, 1, 3, 4], &u), [Vote::Commit; 4]);
+    world.start();
+    let up = [0, 1, 2];
+    let is_up = |to: NodeId| !to.is_coordinator() && up.contains(&to.member());
+    for _ in 0..300 {
+        world.settle(|(_, to, _)| is_up(*to));
+        world.network.clear();
+        world.now += 100_000;
+        up.into_iter().for_each(|member| world.fire_due(n(member)));
+    }
+    for member in up {
+        assert!(world.gauge(n(member), "truncated_below_us") > u.0.timestamp_us);
+        let record = world.nodes[n(member)].record(&Key::from("y")).expect("it was written");
+        let value = record.committed.latest().and_then(|found| found.value.clone());
+        assert_eq!(value, Some(Value::from("u")), "n{member}");
+    }
+}
