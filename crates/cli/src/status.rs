@@ -104,9 +104,10 @@ fn sites(count: u16) -> String {
     }
 }
 
-/// To which site of its keyspaces a node belongs, and how far that is behind the others.
-fn at_sites(status: &NodeStatus) -> String {
-    status.sites.iter().map(|at| format!("; {}", at.text())).collect()
+/// To which site of its keyspaces a node belongs, how far that is behind the others, and whether its clock is off.
+fn remarks(status: &NodeStatus) -> String {
+    let sites = status.sites.iter().map(|at| at.text());
+    sites.chain(status.clock_text()).map(|remark| format!("; {remark}")).collect()
 }
 
 /// The keyspaces that are not served: those that the client knows of, and those that only nodes know of.
@@ -148,7 +149,7 @@ fn as_text(node: usize, reply: Option<&NodeReply>, state: &str) -> String {
         status.statistics.counters.log_bytes,
         status.statistics.connections,
         round_trip.as_micros(),
-        at_sites(status),
+        remarks(status),
     )
 }
 
@@ -172,6 +173,7 @@ fn as_json(node: usize, reply: Option<&NodeReply>, state: &str) -> Value {
         "sites": status.sites,
         "behind": status.behind,
         "not_voting": status.not_voting,
+        "clock_off_ms": status.clock_off.map(|off| off.as_millis() as u64),
         "flush_under_way_s": status.flush_under_way.map(|lasting| lasting.as_secs_f64()),
         "flush_lag": status.flush_lag,
         "held_bytes": status.held_bytes,

@@ -235,6 +235,7 @@ mod tests {
             sites: Vec::new(),
             behind: None,
             not_voting: Some(NotVoting { partitions: 2, remaining: Duration::from_secs(5) }),
+            clock_off: None,
             flush_under_way: Some(Duration::from_secs(2)),
             flush_lag: 0,
             held_bytes: 0,

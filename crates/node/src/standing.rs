@@ -15,6 +15,8 @@ const STOPPED_BELOW: &str = "stopped_below_us";
 const BEHIND_MS: &str = "site_behind_ms";
 const BACKLOG_BYTES: &str = "site_backlog_bytes";
 const WITHOUT_BACKLOG: &str = "sites_without_backlog";
+/// The gauge of a replica that says by how much its clock disagrees with a majority's, if by more than is allowed.
+const CLOCK_OFF_MS: &str = "clock_off_ms";
 /// A time that is no further ahead than this is not reported. Truncations usually lie in the past, because
 /// `truncation_lag_ms` is more than clocks may differ. If it is set to less, a truncation may be ahead for a moment.
 const SHORT_US: u64 = 1_000_000;
@@ -32,6 +34,16 @@ pub(crate) fn behind(core: &Core<NodeSide>, now: Timestamp) -> Option<Behind> {
 pub(crate) fn not_voting(core: &Core<NodeSide>, now_us: u64) -> Option<NotVoting> {
     let not_voting = core.actors().filter_map(|replica| one_not_voting(&replica.gauges(), now_us));
     not_voting.reduce(NotVoting::plus)
+}
+
+/// By how much the node's clock disagrees with a majority's, as far as the partitions of a core know.
+pub(crate) fn clock_off(core: &Core<NodeSide>) -> Option<Duration> {
+    core.actors().filter_map(|replica| one_clock_off(&replica.gauges())).max()
+}
+
+fn one_clock_off(gauges: &[(&'static str, u64)]) -> Option<Duration> {
+    let off = gauges.iter().find(|(name, ms)| *name == CLOCK_OFF_MS && *ms > 0);
+    off.map(|(_, ms)| Duration::from_millis(*ms))
 }
 
 /// One partition that has this standing for so long. `None` if it takes part fully.
@@ -93,6 +105,13 @@ mod tests {
         let remaining = Duration::from_secs(3600);
         let one = NotVoting { partitions: 1, remaining };
         assert_eq!(of(hour + 10 * second, 10 * second), Some(one));
+    }
+
+    #[test]
+    fn a_clock_that_is_not_off_is_not_reported() {
+        let of = |ms| one_clock_off(&[("resident_keys", 9), (CLOCK_OFF_MS, ms)]);
+        assert_eq!((of(0), one_clock_off(&[])), (None, None));
+        assert_eq!(of(7), Some(Duration::from_millis(7)));
     }
 
     #[test]

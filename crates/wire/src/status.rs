@@ -43,6 +43,9 @@ pub struct NodeStatus {
     pub behind: Option<Behind>,
     /// The partitions that vote on nothing for a while, if there are any.
     pub not_voting: Option<NotVoting>,
+    /// By how much its clock disagrees with those of a majority, if by more than is allowed in a keyspace whose protocol
+    /// relies on clocks.
+    pub clock_off: Option<Duration>,
     /// For how long the oldest flush of a log has been under way, if one is.
     pub flush_under_way: Option<Duration>,
     /// How many flushes of logs are under way or due.
@@ -218,6 +221,15 @@ impl NodeStatus {
         }
     }
 
+    /// What is to be done about its clock, if that is off. It serves nevertheless: the partitions that it leads go by the
+    /// clocks of a majority.
+    pub fn clock_text(&self) -> Option<String> {
+        self.clock_off.map(|off| {
+            let ms = off.as_millis();
+            format!("its clock disagrees by {ms} ms with those of a majority, which it goes by: set it right, or theirs")
+        })
+    }
+
     /// What stops the nodes of a site that was lost from taking up their work.
     fn may_wait_for_former_data(&self) -> Option<String> {
         let rejoins = self.behind.is_some_and(|behind| behind.rejoining > 0);
@@ -260,6 +272,7 @@ mod tests {
             sites: Vec::new(),
             behind: None,
             not_voting: None,
+            clock_off: None,
             flush_under_way: Some(Duration::from_secs(1)),
             flush_lag: 0,
             held_bytes: 0,
@@ -331,6 +344,13 @@ mod tests {
         assert!(rejoins.contains("start all of its nodes on empty directories"), "{rejoins}");
         let mixed = NodeStatus { spans_all: true, ..of(vec![at("a", 2)]) }.serves().unwrap_err();
         assert!(mixed.starts_with("reaches no majority, only 2 of 9 nodes"), "{mixed}");
+    }
+
+    #[test]
+    fn a_node_whose_clock_is_off_serves_and_says_so() {
+        let off = NodeStatus { clock_off: Some(Duration::from_millis(30_000)), ..status() };
+        assert_eq!((off.serves(), status().clock_text()), (Ok(()), None));
+        assert!(off.clock_text().expect("a text").contains("by 30000 ms"));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::configuration::KeyspaceConfiguration;
 use crate::flusher::Latency;
 use crate::metrics::{Exposed, Partition};
 use crate::process::{process_cpu_time, resident_memory};
-use crate::standing::{behind, not_voting, note_lag};
+use crate::standing::{behind, clock_off, not_voting, note_lag};
 
 impl Server {
     /// How it is doing.
@@ -34,6 +34,7 @@ impl Server {
             sites: self.at_sites(),
             behind: None,
             not_voting: None,
+            clock_off: None,
             flush_under_way: None,
             flush_lag: 0,
             held_bytes: 0,
@@ -61,6 +62,7 @@ impl Server {
             status.behind = behind.into_iter().flatten().reduce(Behind::plus);
             let not_voting = [status.not_voting, not_voting(&core, clock.latest_us)];
             status.not_voting = not_voting.into_iter().flatten().reduce(NotVoting::plus);
+            status.clock_off = status.clock_off.max(clock_off(&core));
             for ((number, keyspace), at) in self.with_sites().zip(&mut status.sites) {
                 let first = usize::from(self.shards.first(number));
                 let shards = first..first + usize::from(keyspace.partitions);

@@ -228,8 +228,6 @@ pub struct LateVote {
     pub eid: u32,
     /// What it read and writes.
     pub contents: Arc<Contents>,
-    /// If the recoverer coordinates a truncation that waits for this: which one, and in which view.
-    pub truncation: Option<(u64, View)>,
 }
 
 /// What the replicas of a partition exchange to truncate (001 §3.3.4).

@@ -95,6 +95,13 @@ impl Votes {
         voted.then(|| self.commit.contains(replica) && against)
     }
 
+    /// Whether `replica` does not know of a conflict with a committed transaction that others know of. None until it has
+    /// voted.
+    pub(super) fn lacks_a_decision(&self, replica: NodeId) -> Option<bool> {
+        let voted = self.settled().contains(replica);
+        voted.then(|| !self.last.is_empty() && !self.last.contains(replica))
+    }
+
     /// How many have voted, provisionally or finally.
     pub(super) fn count(&self) -> usize {
         self.settled().len() + self.provisional.len()

@@ -30,8 +30,9 @@
 //!
 //! *Two transactions conflict if one has missed a write of the other.* All replicas judge alike whether two conflict, and
 //! in which order they hear of them does not matter. So of two that conflict a replica prepares at most one at a time. For
-//! that a read must say exactly what it has found. If it has found nothing, it says from which version on nothing was there
-//! (`replica/validate_committed.rs` in `morty`), since replicas forget deletes at different times.
+//! that a read must say exactly what it has found. If it has found nothing, it says from which version on nothing was there,
+//! since replicas forget deletes at different times. A replica that has forgotten too much to judge a read votes
+//! AbandonTentative (`replica/validate_committed.rs` in `morty`).
 //!
 //! If all that is in the way are readers, the same reads and writes may hold at a later version, after these readers. The
 //! coordinator then prepares the transaction once more there: that is the *retry at a proposed timestamp*
@@ -79,13 +80,11 @@
 //! vote to commit `t`, until rule 3 applies.
 //! - A late vote is safe. Rule 3 needs `f + 1` votes as ever, and a late one binds its replica like any other: it is durable,
 //!   and what it prepares keeps others out. The coordinator does not receive it, and can't count it in its own view.
-//! - A replica that has stopped for a truncation above `t` has sent its record for the merge. If it voted for `t` after that,
-//!   `t` might commit, and be missing in a merge of `f + 1` records of which none has it. So such a replica votes late only
-//!   if the coordinator of that truncation asks, in the view that the replica is in, because `t` is in the records that it
-//!   merges. That coordinator proposes nothing before `t` is decided. One in an earlier view gets no majority any more, and
-//!   what it has got is known to this one. One in a later view receives the replica's record with the vote, or another's: by
-//!   then `f + 1` have voted, or `t` has not committed. If `t` is in none of the records, too few have voted for it, and the
-//!   truncation ends it.
+//!   For that, a replica does not answer the coordinator's Prepare any more once it has entered a recoverer's view.
+//! - A replica that has stopped for a truncation above `t` does not vote for it, neither late nor otherwise: its record may
+//!   have been merged without `t`. Recoverers ask at once when they are in doubt, and truncations stop above `t` much later
+//!   ([`Settings::truncation_lag_ms`]). If no majority was up meanwhile, and then exactly `f + 1` replicas are, `t` may remain
+//!   in doubt until one more is up, and truncations of its partition with it.
 //! - It ends. Suppose that `t` and `u` conflict and that both are in doubt, with the answers of the same `a >= f + 1`
 //!   replicas. At most `⌊f/2⌋` of these are against `t`, so at least `a - ⌊f/2⌋` have voted for it, and as many for `u`.
 //!   No replica has both prepared, so `2a - 2⌊f/2⌋ <= a`, which contradicts `a >= f + 1`. So once all replicas that are up

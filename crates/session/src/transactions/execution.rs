@@ -298,6 +298,13 @@ impl<P: Program> Future for Execution<'_, P> {
             && let Some(error) = this.overdue()
         {
             this.over(true);
+            // The coordinator may have tried it at a later version up to now.
+            let error = match (error, this.attempt.version()) {
+                (TransactionError::Unknown { deadline, .. }, Some(txn)) => {
+                    TransactionError::Unknown { txn, deadline }
+                }
+                (error, _) => error,
+            };
             return Poll::Ready(Ended::Failed(error));
         }
         Poll::Pending

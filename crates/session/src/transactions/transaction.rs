@@ -25,6 +25,9 @@ pub struct Transaction {
 impl Transaction {
     /// The version of this attempt: its place in the order of all transactions. [`crate::TransactionKeyspace::outcome`]
     /// takes it. `None` until the coordinator has given it one.
+    ///
+    /// Under a protocol that chooses versions when transactions commit (`tapir`), it is provisional while the program runs:
+    /// the version to ask for the outcome is that of the error or of [`crate::Committed`].
     pub fn version(&self) -> Option<Version> {
         self.attempt.version()
     }

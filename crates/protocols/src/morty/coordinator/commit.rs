@@ -316,12 +316,10 @@ impl Coordinator {
         let Some(transaction) = self.transactions.get_mut(&version) else { return };
         let committed = match settlement {
             Settlement::Committed { eid } => eid,
-            // Elsewhere it may only mean that nothing is left to be done there.
-            Settlement::Aborted if transaction.home == Some(from.partition()) => {
-                self.abort(version, cx);
-                return;
-            }
-            Settlement::Aborted if transaction.home.is_none() => {
+            // Elsewhere it may only mean that nothing is left to be done there. Others were told the same, so it is not tried
+            // again at a later version.
+            Settlement::Aborted if transaction.home.is_none_or(|home| home == from.partition()) => {
+                transaction.superseded = true;
                 self.abort(version, cx);
                 return;
             }
@@ -352,8 +350,12 @@ impl Coordinator {
             let majority = self.group.majority();
             let is_behind = |part: &Participant| {
                 let mut reads = part.contents.reads.iter();
-                let is_absent = reads.any(|read| read.write == WriteId::INITIAL);
-                part.votes.is_behind(asked(part.partition), is_absent, majority)
+                let is_absent = reads.any(|read| read.write.tag == WriteId::INITIAL.tag);
+                let asked = asked(part.partition);
+                match self.options.control {
+                    Control::Ordering => part.votes.is_behind(asked, is_absent, majority),
+                    Control::Validation => part.votes.lacks_a_decision(asked),
+                }
             };
             if parts.clone().any(|part| is_behind(part) == Some(true)) {
                 self.is_behind(cx);

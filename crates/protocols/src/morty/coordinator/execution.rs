@@ -107,11 +107,21 @@ impl Coordinator {
         instead_of: Option<WriteId>,
         cx: &mut Cx,
     ) {
+        let behind_us = self.behind_us(write.version, cx);
         let Some(transaction) = self.transactions.get_mut(&version) else { return };
         let Some(read) = transaction.reads.get_mut(&new.key) else { return };
-        if self.options.control == Control::Ordering && write.version >= version {
-            let from_future = format_args!("{version} was given {write:?}, from its own future");
-            return cx.reject(|| from_future.to_string());
+        match self.options.control {
+            Control::Ordering if write.version >= version => {
+                let from_future =
+                    format_args!("{version} was given {write:?}, from its own future");
+                return cx.reject(|| from_future.to_string());
+            }
+            // It would have to commit above that, in the future.
+            Control::Validation if behind_us > 0 => {
+                let ahead_us = i64::try_from(behind_us).map_or(i64::MIN, |us| -us);
+                return self.conclude(version, None, Outcome::ClockSkew { ahead_us }, cx);
+            }
+            Control::Ordering | Control::Validation => {}
         }
         let Some(found) = read.found else {
             (read.found, read.stamp) = (Some(write), read.stamp + 1);

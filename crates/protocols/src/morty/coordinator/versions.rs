@@ -28,9 +28,19 @@ impl Coordinator {
         self.enter(transaction, after, cx)
     }
 
+    /// By how much this client's clock is behind if a transaction has this version, in microseconds; zero if that is within
+    /// the bounds. A replica admits versions that are ahead of its clock by the bound, and its clock may be ahead of this
+    /// one by as much.
+    pub(super) fn behind_us(&self, version: Version, cx: &Cx) -> u64 {
+        let latest_us = cx.clock().latest_us;
+        let behind_us = version.timestamp_us.saturating_sub(latest_us);
+        if behind_us > self.clock_bound_us.saturating_mul(2) { behind_us } else { 0 }
+    }
+
     /// Enters a transaction that nobody knows under a new version.
     fn enter(&mut self, mut transaction: Transaction, after: Version, cx: &mut Cx) -> Version {
         let version = self.clock.next_after(after, cx.id(), cx.clock());
+        transaction.refused_by.clear();
         // What the program has not waited for is not needed any more.
         transaction.reads.retain(|_, read| read.found.is_some());
         let wait = patience(&self.group, 0);
@@ -54,6 +64,9 @@ impl Coordinator {
             return false;
         };
         let InTheWay::Readers(reader) = execution.in_the_way else { return false };
+        if self.behind_us(reader, cx) > 0 {
+            return false;
+        }
         let is_over = transaction.session.is_none() || transaction.superseded;
         if self.options.control != Control::Validation || is_over || execution.retries_left == 0 {
             return false;

@@ -156,10 +156,8 @@ impl Replica {
         let Some(merge) = self.truncation.merge() else { return false };
         let (transactions, state) = (&self.transactions, &self.state);
         let is_settled = |version| transactions.settlement(version, state).is_some();
-        let truncation = (merge.upto(), merge.view());
         for version in merge.begin_deciding(is_settled).unwrap_or_default() {
             self.recover(version, None, cx);
-            self.recoveries.serve(version, truncation);
         }
         let (own, committed) = (self.setup.id, self.state.committed_below(upto));
         let Some(merge) = self.truncation.merge() else { return false };

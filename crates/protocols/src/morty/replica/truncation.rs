@@ -26,9 +26,7 @@
 //! The paper's replica answers `Truncated` to everything below a truncation for which it has stopped. Here it votes on
 //! nothing new there either, but it still promises and accepts, because the recoveries of step 3 need that. Whatever
 //! commits below after a replica has sent its snapshot had a majority's votes before those replicas stopped. So it is
-//! listed as undecided in a snapshot of every majority. TAPIR has an exception, a late vote that the coordinator of the
-//! truncation asks for: [`crate::tapir`] says why that is safe.
-
+//! listed as undecided in a snapshot of every majority.
 use std::collections::BTreeMap;
 
 use serried_model::{NodeId, Version};
@@ -152,17 +150,6 @@ impl Truncation {
         accepted: Option<(View, Digest)>,
     ) {
         self.instances.insert(upto, Instance { view, accepted });
-    }
-
-    /// Whether the truncation that this replica has stopped for last is this one, and `node` coordinates it in the view
-    /// that this replica is in.
-    pub(super) fn is_led_by(&self, node: NodeId, (upto, view): (u64, View), setup: &Setup) -> bool {
-        let current = self.instances.get(&upto).copied().unwrap_or_default().view;
-        let leader = match view == View::OWN {
-            true => coordinator_of(upto, 0, setup),
-            false => view.recoverer,
-        };
-        upto == self.stopped && view == current && node == leader
     }
 
     /// A truncation coordinator asks the replica to enter a view. Returns whether it does; then it sends its snapshot.

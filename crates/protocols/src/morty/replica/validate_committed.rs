@@ -6,8 +6,13 @@
 //! every replica judges that alike, whichever deletes it has forgotten. Timestamp ordering can't do that: it reads what is
 //! not committed, and "nothing" may stand for any delete.
 //!
-//! So a conflict with a committed transaction is certain, and the vote is AbandonFinal. Only a replica that
-//! [may lack something](super::catch_up::CatchUp::may_lack_something) is not certain of anything.
+//! So a conflict with a committed transaction is certain, and the vote is AbandonFinal. But a replica does not judge what it
+//! can't know, and votes AbandonTentative:
+//! - It [may lack something](super::catch_up::CatchUp::may_lack_something).
+//! - Nothing was found, as of a version below which this replica has forgotten deletes. One of them may lie above that
+//!   version, and be remembered elsewhere. To vote to commit would be wrong, too: of the `f + 1` replicas that have voted for
+//!   the delete, none may vote for a reader that has missed it.
+//! - A value that was found is gone, and versions may be missing here that were overwritten after the reader.
 
 use serried_model::{Key, Version};
 use serried_parts::WriteId;
@@ -52,7 +57,7 @@ impl Validation<'_> {
         for read in contents.reads.iter().filter(|_| checks.missed_by_reads) {
             let record = self.state.keys.load(&read.key, cx.store());
             let missed = record.missed_after(version, read.write.version);
-            let missed = missed.or_else(|| self.is_gone(read, cx).then_some(Missed::ForGood));
+            let missed = missed.or_else(|| self.is_gone(version, read, cx));
             if let Some(missed) = missed {
                 found.add(missed, &read.key, None);
             }
@@ -69,18 +74,25 @@ impl Validation<'_> {
         Validated { vote, conflict, unconfirmed: super::transactions::Reads::new() }
     }
 
-    /// Whether a value that was read, and that nothing has overwritten, is not here although its transaction is settled:
-    /// it was deleted, and the delete is forgotten.
-    fn is_gone(&mut self, read: &Read, cx: &mut Cx) -> bool {
-        let found = read.write;
+    /// Whether a read that has missed nothing here may have missed a delete that is forgotten. If a value was found that is
+    /// not here, although its transaction is settled, it was deleted.
+    fn is_gone(&mut self, reader: Version, read: &Read, cx: &mut Cx) -> Option<Missed> {
+        let (found, progress) = (read.write, &self.state.progress);
+        let lacks_before = Version::at(progress.lacks_before());
         if found.tag == WriteId::INITIAL.tag {
-            return false; // It has found nothing.
+            let forgotten = progress.whole_from().max(lacks_before);
+            return (found.version < forgotten).then_some(Missed::Perhaps);
         }
         let record = self.state.keys.load(&read.key, cx.store());
-        match record.committed.get(found.version) {
-            Some(committed) => committed.id != found,
+        let is_here = match record.committed.get(found.version) {
+            Some(committed) => committed.id == found,
             // If it is not settled here, this replica does not know yet that it has committed.
-            None => self.transactions.settlement(found.version, self.state).is_some(),
+            None => self.transactions.settlement(found.version, self.state).is_none(),
+        };
+        match is_here {
+            true => None,
+            false if reader < lacks_before => Some(Missed::Perhaps),
+            false => Some(Missed::ForGood),
         }
     }
 }

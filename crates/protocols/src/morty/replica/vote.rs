@@ -33,10 +33,17 @@ impl Replica {
             let what = format_args!("a Prepare of {version} with what no transaction can do");
             return reject(version.coordinator, what, cx);
         }
+        let mutation = self.setup.options.mutation;
         let undecided = self.transactions.open(version, cx.now(), &self.setup);
         undecided.heard = cx.now();
         if eid < undecided.abandoned_before {
             return; // Overtaken by what abandoned it.
+        }
+        // After a late vote its coordinator must not count this replica's vote.
+        let votes_late = self.setup.options.control == Control::Validation;
+        if undecided.is_superseded() && votes_late && !mutation.is(Mutation::LatePrepare) {
+            refuse(version, Refusal::Superseded, cx);
+            return;
         }
         if let Some(execution) = &undecided.execution
             && execution.eid == eid
@@ -50,7 +57,7 @@ impl Replica {
             self.confirm(version, cx);
             return;
         }
-        if undecided.is_superseded() && !self.setup.options.mutation.is(Mutation::LatePrepare) {
+        if undecided.is_superseded() && !mutation.is(Mutation::LatePrepare) {
             refuse(version, Refusal::Superseded, cx);
             return;
         }
@@ -65,7 +72,7 @@ impl Replica {
 
     /// A recoverer knows of too few votes to commit an execution, and it may have committed nevertheless. This replica votes
     /// to commit it if it has not done so and nothing is in the way. [`crate::tapir`] says why that is safe although it has
-    /// entered the recoverer's view, and when it is safe although it has stopped for a truncation.
+    /// entered the recoverer's view. It does not vote below a truncation for which it has stopped, as always.
     pub(super) fn vote_late(
         &mut self,
         from: NodeId,
@@ -73,7 +80,7 @@ impl Replica {
         late: LateVote,
         cx: &mut Cx,
     ) {
-        let LateVote { eid, contents, truncation } = late;
+        let LateVote { eid, contents } = late;
         if !self.setup.is_sound(version, self.setup.id.partition(), &contents) {
             let what = format_args!("what no transaction can do, to vote on {version}");
             return reject(from, what, cx);
@@ -82,8 +89,7 @@ impl Replica {
         let execution = undecided.execution.as_ref();
         let voted = execution.filter(|execution| execution.eid == eid).and_then(|it| it.vote);
         let is_open = undecided.is_superseded() && undecided.abandoned_before <= eid;
-        let has_stopped = version < self.truncation.stopped()
-            && !truncation.is_some_and(|it| self.truncation.is_led_by(from, it, &self.setup));
+        let has_stopped = version < self.truncation.stopped();
         if has_stopped || !is_open || !matches!(voted, None | Some(Vote::AbandonTentative)) {
             return;
         }

@@ -4,12 +4,13 @@
 use std::sync::Arc;
 
 use serried_model::transactions::Output;
+use serried_parts::WriteId;
 
 use super::by_hand::{contents, decide, finalize, prepare, version};
-use super::world::{World, n, votes};
+use super::world::{SECOND, World, digest, n, votes};
 use super::*;
 use crate::Mutated;
-use crate::morty::message::{Contents, LateVote, Settlement};
+use crate::morty::message::{Contents, LateVote, Read, Settlement};
 use crate::morty::{Mutation, Options};
 use crate::tapir::OPTIONS;
 
@@ -273,7 +274,7 @@ fn a_late_vote_is_durable_and_its_coordinator_does_not_receive_it() {
     let view = View { round: 1, recoverer: n(0) };
     let asks =
         |vote_on| Message::Recovering(Recovering::PaxosPrepare { version: t.0, view, vote_on });
-    let late = LateVote { eid: 0, contents: t.1.clone(), truncation: None };
+    let late = LateVote { eid: 0, contents: t.1.clone() };
     let answers = world.tell(n(0), n(2), asks(Some(late)));
     let vote = |answers: &[Envelope]| match answers {
         [
@@ -295,7 +296,7 @@ fn a_replica_that_has_accepted_to_abandon_a_transaction_does_not_vote_for_it_lat
     let (mut world, [t, _]) = (five(Mutated::NONE), conflicting());
     world.tell(t.0.coordinator, n(2), finalize(t.0, 0, Proposal::Abandon));
     let view = View { round: 1, recoverer: n(0) };
-    let vote_on = Some(LateVote { eid: 0, contents: t.1.clone(), truncation: None });
+    let vote_on = Some(LateVote { eid: 0, contents: t.1.clone() });
     let asks = Message::Recovering(Recovering::PaxosPrepare { version: t.0, view, vote_on });
     let answers = world.tell(n(0), n(2), asks);
     let [(.., Message::Recovering(Recovering::PaxosPrepareReply { known: Some(known), .. }))] =
@@ -307,47 +308,119 @@ fn a_replica_that_has_accepted_to_abandon_a_transaction_does_not_vote_for_it_lat
 }
 
 #[test]
-fn a_replica_that_has_stopped_votes_late_only_for_the_coordinator_of_the_truncation() {
+fn a_replica_that_has_stopped_for_a_truncation_does_not_vote_late_below_it() {
     let (mut world, [t, _]) = (five(Mutated::NONE), conflicting());
     world.now = 20_000_000;
     let (upto, merges) = (4_000_000, View { round: 1, recoverer: n(1) });
     let stops = Truncating::TruncationPaxosPrepare { upto, view: merges };
     world.tell(n(1), n(2), Message::Truncating(stops));
-    let earlier = View { round: 0, recoverer: n(1) };
-    let mut round = 0;
-    let mut vote = |asker: usize, truncation| {
-        round += 1;
-        let view = View { round, recoverer: n(asker) };
-        let vote_on = Some(LateVote { eid: 0, contents: t.1.clone(), truncation });
-        let asks = Recovering::PaxosPrepare { version: t.0, view, vote_on };
-        let answers = world.tell(n(asker), n(2), Message::Recovering(asks));
-        match &answers[..] {
-            [
-                (
-                    ..,
-                    Message::Recovering(Recovering::PaxosPrepareReply {
-                        known: Some(known), ..
-                    }),
-                ),
-            ] => known.execution.as_ref().and_then(|(_, vote, _)| *vote),
-            other => panic!("{other:?}"),
-        }
-    };
-    for (asker, truncation) in [
-        (0, None),
-        (1, None),
-        (0, Some((upto, merges))),
-        (1, Some((upto, earlier))),
-        (1, Some((upto + 2_000_000, merges))),
-    ] {
-        assert_eq!(vote(asker, truncation), None, "n{asker} asks for {truncation:?}");
-    }
-    assert_eq!(vote(1, Some((upto, merges))), Some(Vote::Commit));
+    assert_eq!(vote_late(&mut world, 2, 1, &t), None);
+    assert_eq!(vote_late(&mut world, 3, 1, &t), Some(Vote::Commit));
 }
 
-/// All that are up have stopped for a truncation when it turns out that a fast quorum may have committed.
+/// The first replica asks a member to vote on a transaction in a view of its own.
+fn vote_late(
+    world: &mut World,
+    member: usize,
+    round: u32,
+    (txn, what): &(Version, Arc<Contents>),
+) -> Option<Vote> {
+    let view = View { round, recoverer: n(0) };
+    let vote_on = Some(LateVote { eid: 0, contents: what.clone() });
+    let asks = Recovering::PaxosPrepare { version: *txn, view, vote_on };
+    let answers = world.tell(n(0), n(member), Message::Recovering(asks));
+    match &answers[..] {
+        [(.., Message::Recovering(Recovering::PaxosPrepareReply { known: Some(known), .. }))] => {
+            known.execution.as_ref().and_then(|(_, vote, _)| *vote)
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
 #[test]
-fn a_truncation_decides_what_is_in_doubt_below_it() {
+fn a_repeated_prepare_is_not_answered_with_a_late_vote() {
+    let (mut world, [t, _]) = (five(Mutated::NONE), conflicting());
+    assert_eq!(vote_late(&mut world, 2, 1, &t), Some(Vote::Commit));
+    assert_eq!(ask(&mut world, &[2], &t), []);
+}
+
+#[test]
+fn nobody_commits_a_reader_of_nothing_that_may_have_missed_a_delete_which_is_forgotten() {
+    for members in [3, 5] {
+        let group = Group::new(members, Duration::from_millis(1));
+        let mut world = World::of_options(group, OPTIONS);
+        let all: Vec<usize> = (0..members).collect();
+        let delete = version(14 * SECOND, 0);
+        world.now = 15 * SECOND;
+        world.commit(&all, delete, &contents(&[], &[("k", "")]));
+        world.now = 100 * SECOND;
+        // All but the last have settled and forgotten it. The last is a little later.
+        for member in 0..members - 1 {
+            world.settle_below(n(member), 80 * SECOND, digest(&[delete]));
+        }
+        world.network.clear();
+        let reads_as_of = |at: u64| {
+            let nothing = WriteId { version: Version::at(at * SECOND), tag: 0 };
+            let reads = vec![Read { key: Key::from("k"), write: nothing }];
+            Arc::new(Contents { reads, ..Contents::clone(&contents(&[], &[("y", "1")])) })
+        };
+        let [first, second] = [version(world.now, 5), version(world.now + 1, 6)];
+        let missed = ask(&mut world, &all, &(first, reads_as_of(10)));
+        assert!(!missed.contains(&Vote::Commit), "{missed:?}");
+        let after = ask(&mut world, &all, &(second, reads_as_of(80)));
+        assert_eq!(after, vec![Vote::Commit; members], "it has found nothing after the delete");
+    }
+}
+
+#[test]
+fn a_write_that_is_missing_in_a_fetched_commit_is_not_said_to_be_gone() {
+    let writer = version(900_000, 0);
+    for (at, vote) in [(15, Vote::AbandonTentative), (17, Vote::AbandonFinal)] {
+        let mut world = World::of_options(Group::new(3, Duration::from_millis(1)), OPTIONS);
+        world.now = 17 * SECOND;
+        let fetched = Message::CatchingUp(CatchingUp::Fetched {
+            executions: vec![(writer, 0, contents(&[], &[]))],
+            readable_from: 16 * SECOND,
+        });
+        world.tell(n(1), n(0), fetched);
+        let reader = version(at * SECOND, 5);
+        let what = contents(&[("k", writer)], &[("y", "1")]);
+        assert_eq!(ask(&mut world, &[0], &(reader, what)), [vote], "{at}");
+    }
+}
+
+#[test]
+fn a_transaction_that_somebody_was_told_has_aborted_is_not_tried_at_a_later_version() {
+    let mut net = tapir(2);
+    net.commit(0, &[], &[("x", "1")]);
+    let late: Vec<_> = net.network.drain(..).collect();
+    net.get(1, "x");
+    net.settle();
+    net.commit(1, &["x"], &[("y", "1")]);
+    let mut held = Vec::new();
+    while let Some(envelope) = net.network.pop_front() {
+        match is_prepare(&envelope.2) {
+            true => net.deliver(envelope),
+            false => held.push(envelope),
+        }
+    }
+    // Somebody asks how the writer ends before it is prepared anywhere.
+    let writer = *versions(&mut net, 0).last().unwrap();
+    for member in 0..3 {
+        let inquire = Message::Request(Request::Inquire { version: writer });
+        net.network.push_back((NodeId(99), NodeId(member), inquire));
+    }
+    net.settle();
+    net.network.extend(late);
+    net.settle();
+    let told = net.told(0);
+    assert!(told.len() == 1 && told[0].starts_with("aborted"), "{told:?}");
+    assert_eq!(versions(&mut net, 0), []);
+}
+
+/// What is in doubt is decided with late votes, long before a truncation stops above it.
+#[test]
+fn truncations_go_on_although_something_was_in_doubt() {
     let (mut world, [_, u]) = (five(Mutated::NONE), conflicting());
     assert_eq!(ask(&mut world, &[0, 1, 3, 4], &u), [Vote::Commit; 4]);
     world.start();
@@ -361,8 +434,26 @@ fn a_truncation_decides_what_is_in_doubt_below_it() {
     }
     for member in up {
         assert!(world.gauge(n(member), "truncated_below_us") > u.0.timestamp_us);
-        let record = world.nodes[n(member)].record(&Key::from("y")).expect("it was written");
-        let value = record.committed.latest().and_then(|found| found.value.clone());
-        assert_eq!(value, Some(Value::from("u")), "n{member}");
+        assert_eq!(settled(&mut world, member, u.0), COMMITTED, "n{member}");
     }
+}
+
+#[test]
+fn a_client_does_not_follow_a_replica_into_the_far_future() {
+    let mut net = tapir(1);
+    net.get(0, "x");
+    net.network.clear();
+    let began = versions(&mut net, 0)[0];
+    let write = WriteId { version: Version::at(u64::MAX), tag: 1 };
+    let value = Some(Value::from("1"));
+    let reply =
+        Reply::GetReply { version: began, key: Key::from("x"), write, value, instead_of: None };
+    net.deliver((n(0), coordinator_id(0), Message::Reply(reply)));
+    let told = net.told(0);
+    assert!(told.len() == 1 && told[0].starts_with("ClockSkew"), "{told:?}");
+    net.commit(0, &[], &[("x", "2")]);
+    net.settle();
+    let last = *versions(&mut net, 0).last().unwrap();
+    assert_eq!(net.told(0), ["committed"]);
+    assert!(last.timestamp_us < 1_000_000, "{last}");
 }

@@ -20,6 +20,8 @@ pub(super) struct Instance {
     proposed: Option<Proposed>,
     /// The replicas that have accepted it.
     accepted: NodeSet,
+    /// The replicas were asked to vote once more.
+    doubted: bool,
 }
 
 /// A proposal to the replicas of a partition.
@@ -193,6 +195,11 @@ impl Instance {
             },
             _ => Choice::Abandon,
         }
+    }
+
+    /// Whether this is the first time that a choice is in doubt.
+    pub(super) fn doubts_for_the_first_time(&mut self) -> bool {
+        !core::mem::replace(&mut self.doubted, true)
     }
 
     /// The execution that replicas have to vote on so that a choice can be made, if there is one.

@@ -14,7 +14,13 @@ impl Recovery {
                 return self.go_home(other, actions);
             }
             match instance.choose(None, self.rules) {
-                Choice::Open | Choice::Unresolved | Choice::Doubtful(..) => return,
+                Choice::Open | Choice::Unresolved => return,
+                Choice::Doubtful(..) => {
+                    if instance.doubts_for_the_first_time() {
+                        actions.push(Action::Ask(home));
+                    }
+                    return;
+                }
                 Choice::Commit(eid, contents) => instance.propose(Proposed::Commit(eid, contents)),
                 Choice::Abandon => instance.propose(Proposed::Abandon(u32::MAX)),
             }

@@ -63,8 +63,6 @@ struct Recovery {
     /// The nodes that wait for the outcome.
     inquirers: BTreeSet<NodeId>,
     repeated: u32,
-    /// The truncation that waits for this, if this replica coordinates one, and in which view.
-    truncation: Option<(u64, View)>,
     rules: Rules,
 }
 
@@ -250,7 +248,6 @@ impl Recoveries {
             instances: BTreeMap::new(),
             inquirers: inquirer.into_iter().collect(),
             repeated: 0,
-            truncation: None,
             rules: Rules {
                 quorums: Quorums::of(&setup.group, &setup.options),
                 ignores_accepted: mutation.is(Mutation::RecoveryIgnoresFinalize),
@@ -259,13 +256,6 @@ impl Recoveries {
         };
         self.all.insert(version, recovery);
         true
-    }
-
-    /// A truncation that this replica coordinates waits for a transaction.
-    pub(super) fn serve(&mut self, version: Version, truncation: (u64, View)) {
-        if let Some(recovery) = self.all.get_mut(&version) {
-            recovery.truncation = Some(truncation);
-        }
     }
 
     /// Begins to recover in a view of this replica's own, which is logged as a promise. So after a restart it is not used
@@ -415,8 +405,7 @@ impl Recovery {
             Stage::Others(eid, _) => instance.doubtful(Some(*eid), self.rules)?,
             Stage::Own(_) | Stage::Yields(_) | Stage::Over => return None,
         };
-        let truncation = self.truncation.filter(|_| partition == self.own);
-        Some(LateVote { eid, contents, truncation })
+        Some(LateVote { eid, contents })
     }
 
     fn carry_out(&self, version: Version, action: Action, setup: &Setup, cx: &mut Cx) {

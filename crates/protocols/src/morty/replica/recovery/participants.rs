@@ -31,8 +31,8 @@ impl Recovery {
             vec![(self.home, Some(home_contents.clone()))];
         for partition in &participants[1..] {
             let instance = self.instances.entry(*partition).or_default();
-            if instance.proposed().is_none() && instance.begin(eid, self.rules) {
-                actions.push(Action::Propose(*partition));
+            if instance.proposed().is_none() {
+                actions.extend(instance.begin(*partition, eid, self.rules));
             }
             match instance.decided(self.rules.quorums.majority) {
                 None => {}
@@ -53,15 +53,18 @@ impl Recovery {
 }
 
 impl Instance {
-    /// Makes the proposal that the answers allow, if they allow one.
-    fn begin(&mut self, chosen: u32, rules: Rules) -> bool {
+    /// Makes the proposal that the answers allow, if they allow one. Returns what is to be sent.
+    fn begin(&mut self, partition: u16, chosen: u32, rules: Rules) -> Option<Action> {
         match self.choose(Some(chosen), rules) {
-            Choice::Open | Choice::Unresolved | Choice::Doubtful(..) => return false,
+            Choice::Open | Choice::Unresolved => return None,
+            Choice::Doubtful(..) => {
+                return self.doubts_for_the_first_time().then_some(Action::Ask(partition));
+            }
             Choice::Commit(eid, contents) if eid == chosen => {
                 self.propose(Proposed::Commit(eid, contents));
             }
             Choice::Commit(..) | Choice::Abandon => self.propose(Proposed::Abandon(chosen)),
         }
-        true
+        Some(Action::Propose(partition))
     }
 }
