@@ -228,3 +228,31 @@ fn the_past_can_be_read_for_as_long_as_it_is_kept() {
     });
     cluster.run_until_done(LIMIT).unwrap();
 }
+
+/// One replica is down, and the clock of the leader is ahead for a while. The other two replicas are up all the time, and
+/// afterwards all clocks are right.
+#[test]
+fn a_leaders_clock_that_was_ahead_does_not_lock_what_was_written_meanwhile() {
+    let mut cluster = Cluster::<Spanner>::new(configuration(1));
+    cluster.crash(2); // Before the leader has heard its clock.
+    let (one, other) = (cluster.keyspace(0), cluster.keyspace(1));
+    let first = one.clone();
+    cluster.spawn(0, async move {
+        let _: Version = write(&first, "first").await;
+    });
+    cluster.run_until(at_ms(3000));
+    let jump = cluster.begin(Fault::ClockJump(NodeId(0), 3_600_000_000));
+    cluster.spawn(0, async move {
+        let _: Version = write(&one, "ahead").await;
+    });
+    cluster.run_until(at_ms(5000)); // Its timestamp is ahead of what the other clock shows by no more than clocks may differ.
+    cluster.end(jump);
+    cluster.restart(2);
+    cluster.run_until(at_ms(8000));
+    cluster.spawn(1, async move {
+        let begun = other.now();
+        let _: Version = write(&other, "after").await;
+        assert!(other.now().since(begun) < Duration::from_secs(3));
+    });
+    cluster.run_until_done(LIMIT).unwrap();
+}

@@ -29,7 +29,9 @@ impl Horizon {
             Keeps::Admitted => Horizon::Admitted,
             Keeps::Recent => Horizon::Recent {
                 lag_us: settings.truncation_lag_ms.saturating_mul(1000),
-                kept_us: settings.history_ms.saturating_mul(1000).max(RECENT_US),
+                // Clocks that differ by as much as they may do not make a read too late.
+                kept_us: (settings.history_ms.saturating_mul(1000))
+                    .max(settings.uncertainty_us.saturating_mul(4).saturating_add(RECENT_US)),
             },
         }
     }
@@ -66,7 +68,8 @@ mod tests {
         let far_end = window(now_us - 10_000_000, now_us + 2_000_000);
         assert_eq!(recent.begins_us(far_end), Some(now_us - 3_000_000));
         let short = Horizon::of(Keeps::Recent, &Settings::default());
-        assert_eq!(short.begins_us(usual), Some(now_us - RECENT_US));
+        let uncertain_us = Settings::default().uncertainty_us;
+        assert_eq!(short.begins_us(usual), Some(now_us - RECENT_US - 4 * uncertain_us));
         assert_eq!(Horizon::Admitted.begins_us(usual), Some(now_us - 10_000_000));
         assert_eq!(Horizon::Now.begins_us(usual), None);
     }

@@ -263,8 +263,14 @@ impl Table {
         state: TxnState,
         store: &dyn Store,
     ) -> bool {
-        if txn.timestamp_us < self.window.forget_us {
-            return false; // Replayed.
+        // It may be replayed. What has committed at a later time than it began is remembered for longer.
+        let forget_us = self.window.forget_us;
+        let is_forgotten = match &state {
+            TxnState::Decided(decision) => can_forget(txn, *decision, forget_us),
+            TxnState::Prepared { .. } => txn.timestamp_us < forget_us,
+        };
+        if is_forgotten {
+            return false;
         }
         let cell = self.cells.change(&name_of_txn(txn), position, store);
         if matches!(cell, Cell::Txn(row) if row.applied > slot) {

@@ -57,10 +57,10 @@ impl Windows {
     }
 
     /// The windows of a shard whose commits wait for their moments. Reads at timestamps may begin later than their clients'
-    /// clocks show, by the uncertainty.
+    /// clocks show, by the uncertainty, and both clocks may be off by as much.
     #[must_use]
     pub(super) fn with_commit_wait(self, settings: &Settings) -> Windows {
-        let bound_us = self.bound_us.saturating_add(settings.uncertainty_us);
+        let bound_us = self.bound_us.saturating_add(settings.uncertainty_us.saturating_mul(3));
         Windows { bound_us, length_us: SHORT_WINDOW_US, ..self }
     }
 

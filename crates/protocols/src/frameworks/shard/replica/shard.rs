@@ -59,18 +59,26 @@ impl Common {
 
     /// The time and its uncertainty, for controls that rely on clocks. It is that of this replica's clock, unless a majority
     /// of the shard's replicas disagrees with it by more than the uncertainty of both: then it is that of the majority.
+    ///
+    /// If too few clocks are known to tell which of them are wrong, the time is no further ahead of the others than clocks may
+    /// differ. Otherwise a clock that is ahead would give transactions timestamps for which all later ones have to wait.
     pub(super) fn clock<C: Control>(&self, cx: &Cx<'_, C>) -> ClockInterval {
         let own_us = cx.clock().midpoint_us();
         if !C::GROUPS_DECIDE {
             return ClockInterval { earliest_us: own_us, latest_us: own_us };
         }
         let own = Span { earliest_us: own_us, latest_us: own_us };
-        let Span { earliest_us, latest_us } = self.majority_against_own(cx).unwrap_or(own);
         let uncertain_us = self.settings.uncertainty_us;
-        ClockInterval {
-            earliest_us: earliest_us.saturating_sub(uncertain_us),
-            latest_us: latest_us.saturating_add(uncertain_us),
-        }
+        let certain = self.clocks.certain_time(own_us, cx.now());
+        let against_own = certain.filter(|time| off_us(own_us, *time) > 2 * uncertain_us);
+        let Span { earliest_us, latest_us } = against_own.unwrap_or(own);
+        let furthest_us = certain.map_or(u64::MAX, |time| {
+            let ahead_us = self.settings.clock_bound_ms.saturating_mul(1000);
+            time.earliest_us.saturating_add(ahead_us.max(4 * uncertain_us))
+        });
+        let latest_us = latest_us.saturating_add(uncertain_us).min(furthest_us);
+        let earliest_us = earliest_us.saturating_sub(uncertain_us).min(latest_us);
+        ClockInterval { earliest_us, latest_us }
     }
 
     /// What the clocks of a majority show, if this replica's clock is off by more than it may be.

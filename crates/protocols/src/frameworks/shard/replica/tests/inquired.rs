@@ -267,3 +267,33 @@ fn a_shard_without_a_part_does_not_report_an_end() {
         assert_eq!(ending, [Output::Ending(Ending::Committed)], "inquiry {inquiry}");
     }
 }
+
+#[test]
+fn an_outcome_that_is_replayed_behind_a_later_window_is_not_reported_as_aborted() {
+    let mut bench = Bench::<Queues<false>>::new();
+    // Opens the window, so that its cell waits to be stored before that of the transaction.
+    assert!(matches!(bench.write(0)[..], [Reply::Executed(_)]));
+    bench.commit(txn(0), Stamp::assigned(txn(0)));
+    for _ in 0..50 {
+        bench.act(|replica, cx| replica.on_timer(Timer::Store, cx)); // 50 periods: nothing is old enough yet.
+    }
+    // `began` < what is forgotten < `at`.
+    let (began, at) = (100, stamp(100 + 2 * Stamp::LANES, 100));
+    assert!(matches!(bench.write(began)[..], [Reply::Executed(_)]));
+    bench.commit(txn(began), at);
+    for _ in 0..40 {
+        bench.wait(Duration::from_secs(60));
+        let over = Message::Request(Request::Over { below_us: NOW_US + began + Stamp::LANES });
+        bench.act(|replica, cx| replica.on_message(NodeId::replica(1, 0), over, cx));
+    }
+    assert_eq!(bench.window().forget_us, NOW_US + began + Stamp::LANES);
+    let is_commit = |replies: &[Reply]| {
+        matches!(replies, [Reply::Decided { decision: Decision::Commit(_), .. }])
+    };
+    assert!(is_commit(&bench.ask(Request::Resolve { txn: at.version() })));
+    // Stores what was changed before the 50 periods: the window, as it is now. Not the transaction's state.
+    bench.act(|replica, cx| replica.on_timer(Timer::Store, cx));
+    bench.restart();
+    let after = bench.ask(Request::Resolve { txn: at.version() });
+    assert!(is_commit(&after), "the client takes this for an abort: {after:?}");
+}
