@@ -146,7 +146,7 @@ fn a_workload_of_one_family_does_not_run_under_a_protocol_of_the_other() {
         ),
         (
             &["bench", "retwis", "--protocol", "epaxos"],
-            "and `epaxos` has registers: choose one of morty, mvtso, ncc, ncc-rw, two-phase-locking-wound-wait,",
+            "and `epaxos` has registers: choose one of morty, mvtso, tapir, ncc, ncc-rw, two-phase-locking-wound-wait,",
         ),
         (
             &["sim", "ycsb", "--protocol", "abd"],

@@ -210,7 +210,7 @@ fn a_figure_is_reproduced_into_files() {
     ]);
     assert_eq!(code(&output), 0, "{}", err(&output));
     assert!(out(&output).contains("morty / mvtso"), "{}", out(&output));
-    assert!(err(&output).contains("of at most 9 runs"), "{}", err(&output));
+    assert!(err(&output).contains("of at most 12 runs"), "{}", err(&output));
     for extension in ["json", "csv", "html"] {
         let file = folder.join(format!("morty-fig7.{extension}"));
         assert!(std::fs::metadata(&file).is_ok_and(|file| file.len() > 500), "{extension}");

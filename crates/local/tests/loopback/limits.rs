@@ -42,7 +42,7 @@ async fn what_can_not_be_done_is_named_under_every_protocol_and_all_partitions_g
         assert!(matches!(keyspace.get("").await.unwrap_err(), TransactionError::EmptyKey));
         // Who does not read the past says so.
         let now = keyspace.put("key", "value").await.unwrap().version;
-        let reads_past = ["morty", "mvtso", "spanner"].contains(&protocol.name);
+        let reads_past = ["morty", "mvtso", "tapir", "spanner"].contains(&protocol.name);
         let past = keyspace.get_at("key", now).await.err();
         assert_eq!(
             !reads_past,
