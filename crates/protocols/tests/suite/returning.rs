@@ -62,7 +62,8 @@ fn a_key_that_is_deleted_while_a_machine_is_away_stays_deleted() {
     }
 }
 
-/// A slow transaction writes what a younger one has deleted; then all machines lose power.
+/// A slow transaction writes what a younger one has deleted; then all machines lose power. Its client's clock is behind, so
+/// that it is the older one even if its version is that of its end.
 #[derive(Clone, Copy)]
 struct PowerCut(u64);
 
@@ -75,6 +76,7 @@ impl Visitor<Transactions> for PowerCut {
         for member in 0..3 {
             cluster.schedule(crash(member, at_ms, at_ms + 100));
         }
+        cluster.begin(Fault::ClockJump(cluster.client_id(0), -600_000));
         let (slow, other) = (cluster.keyspace(0), cluster.keyspace(1));
         cluster.spawn(0, async move {
             slow.sleep_until(ms(500)).await;
