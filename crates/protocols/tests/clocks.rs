@@ -11,7 +11,9 @@ use every::{each, each_with_leaders};
 use serried_actor::{Protocol, Timestamp};
 use serried_model::{Geography, Key, NodeId, Transactions, Write};
 use serried_protocols::frameworks::shard::{Message, Request};
-use serried_protocols::{Visitor, morty, mvto, mvtso, ncc, occ, tapir_cc, two_phase_locking};
+use serried_protocols::{
+    Visitor, morty, mvto, mvtso, ncc, occ, tapir, tapir_cc, two_phase_locking,
+};
 use serried_session::{Committed, TransactOptions, TransactionError, TransactionKeyspace};
 use serried_sim::{Cluster, Configuration, Disk, Fate, Fault};
 
@@ -242,6 +244,7 @@ fn a_blind_write_that_was_refused_for_its_clock_never_takes_effect() {
     for used in [false, true] {
         BlindWrite { used }.run::<morty::Morty>();
         BlindWrite { used }.run::<mvtso::Mvtso>();
+        BlindWrite { used }.run::<tapir::Tapir>();
     }
 }
 
