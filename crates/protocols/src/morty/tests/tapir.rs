@@ -10,7 +10,7 @@ use super::by_hand::{contents, decide, finalize, prepare, version};
 use super::world::{SECOND, World, digest, n, votes};
 use super::*;
 use crate::Mutated;
-use crate::morty::message::{Contents, LateVote, Read, Settlement};
+use crate::morty::message::{Conflict, Contents, LateVote, Read, Settlement};
 use crate::morty::{Mutation, Options};
 use crate::tapir::OPTIONS;
 
@@ -456,4 +456,86 @@ fn a_client_does_not_follow_a_replica_into_the_far_future() {
     let last = *versions(&mut net, 0).last().unwrap();
     assert_eq!(net.told(0), ["committed"]);
     assert!(last.timestamp_us < 1_000_000, "{last}");
+}
+
+/// The votes of replicas on the transaction of the first client that is prepared; what they are asked is lost.
+fn vote_on_first(net: &mut Net, votes: &[(usize, Vote, Option<Version>)]) {
+    net.hear();
+    net.network.clear();
+    let version = *versions(net, 0).last().expect("a version");
+    for (member, vote, readers) in votes {
+        let conflict = Some(Conflict { key: Key::from("x"), readers: *readers });
+        let reply = Reply::PrepareReply { version, eid: 0, vote: *vote, conflict };
+        net.deliver((n(*member), coordinator_id(0), Message::Reply(reply)));
+    }
+}
+
+#[test]
+fn a_transaction_is_prepared_again_three_times_and_not_if_anything_but_readers_is_in_its_way() {
+    let mut net = tapir(1);
+    net.commit(0, &[], &[("x", "1")]);
+    for tried in 0..4 {
+        assert_eq!(
+            versions(&mut net, 0).len(),
+            2 + tried,
+            "one to begin with, and one for each try"
+        );
+        let reader = *versions(&mut net, 0).last().unwrap();
+        vote_on_first(&mut net, &[(0, Vote::AbandonFinal, Some(reader))]);
+    }
+    assert_eq!(net.told(0), ["aborted over [\"x\"]"]);
+    net.commit(0, &[], &[("x", "1")]);
+    let reader = *versions(&mut net, 0).last().unwrap();
+    let votes = [(0, Vote::AbandonTentative, None), (1, Vote::AbandonFinal, Some(reader))];
+    vote_on_first(&mut net, &votes);
+    assert_eq!(net.told(0), ["aborted over [\"x\"]"]);
+}
+
+#[test]
+fn a_client_leaves_a_replica_that_keeps_lacking_what_others_know() {
+    let mut net = tapir(1);
+    for number in 0..10 {
+        net.get(0, "x");
+        let asked = net.network.iter().find_map(|(_, to, message)| {
+            matches!(message, Message::Request(Request::Get { .. })).then_some(*to)
+        });
+        assert_eq!(asked, Some(n(usize::from(number == 9))), "transaction {number}");
+        net.settle();
+        net.commit(0, &["x"], &[("x", "1")]);
+        let votes = [(0, Vote::AbandonTentative, None), (1, Vote::AbandonFinal, None)];
+        vote_on_first(&mut net, &votes);
+        assert_eq!(net.told(0).last().unwrap(), "aborted over [\"x\"]");
+        net.network.clear();
+    }
+}
+
+#[test]
+fn what_is_abandoned_is_in_nobodys_way() {
+    let (mut world, [t, u]) = (five(Mutated::NONE), conflicting());
+    assert_eq!(ask(&mut world, &[0], &t), [Vote::Commit]);
+    world.tell(t.0.coordinator, n(0), finalize(t.0, 0, Proposal::Abandon));
+    assert_eq!(ask(&mut world, &[0], &u), [Vote::Commit]);
+}
+
+#[test]
+fn who_finds_nothing_is_told_from_when_on_nothing_was_there() {
+    let mut world = World::of_options(Group::new(3, Duration::from_millis(1)), OPTIONS);
+    let delete = version(14 * SECOND, 0);
+    world.now = 15 * SECOND;
+    world.commit(&[0], delete, &contents(&[], &[("k", "")]));
+    let found = |world: &mut World, key: &str| {
+        let (version, key) = (version(world.now, 9), Key::from(key));
+        let get = Message::Request(Request::Get { version, key });
+        match &world.tell(coordinator_id(9), n(0), get)[..] {
+            [(.., Message::Reply(Reply::GetReply { write, value: None, .. }))] => *write,
+            other => panic!("{other:?}"),
+        }
+    };
+    let absent = |version| WriteId { version, tag: 0 };
+    assert_eq!(found(&mut world, "k"), absent(delete));
+    assert_eq!(found(&mut world, "other"), absent(Version::INITIAL));
+    world.now = 30 * SECOND;
+    world.settle_below(n(0), 20 * SECOND, digest(&[delete]));
+    let settled = absent(Version::at(20 * SECOND));
+    assert_eq!((found(&mut world, "k"), found(&mut world, "other")), (settled, settled));
 }
