@@ -93,15 +93,15 @@ fn what_a_replica_has_voted_down_is_in_nobodys_way() {
     }
 }
 
-#[test]
-fn a_write_that_a_later_reader_would_have_missed_is_prepared_again_after_that_reader() {
+/// The Prepare of a write is late, and a reader with a later version is prepared, and not decided yet. Also returns what is
+/// late, and what comes of the reader.
+fn behind_a_reader() -> (Net, Vec<Envelope>, Vec<Envelope>) {
     let mut net = tapir(2);
     net.commit(0, &[], &[("x", "1")]);
     let late: Vec<_> = net.network.drain(..).collect();
     net.get(1, "x");
     net.settle();
     net.commit(1, &["x"], &[("y", "1")]);
-    // The reader is prepared, and not decided yet.
     let mut held = Vec::new();
     while let Some(envelope) = net.network.pop_front() {
         match is_prepare(&envelope.2) {
@@ -109,6 +109,12 @@ fn a_write_that_a_later_reader_would_have_missed_is_prepared_again_after_that_re
             false => held.push(envelope),
         }
     }
+    (net, late, held)
+}
+
+#[test]
+fn a_write_that_a_later_reader_would_have_missed_is_prepared_again_after_that_reader() {
+    let (mut net, late, held) = behind_a_reader();
     net.network.extend(late);
     net.settle();
     let [writer, reader] = [0, 1].map(|client| *versions(&mut net, client).last().unwrap());
@@ -391,19 +397,7 @@ fn a_write_that_is_missing_in_a_fetched_commit_is_not_said_to_be_gone() {
 
 #[test]
 fn a_transaction_that_somebody_was_told_has_aborted_is_not_tried_at_a_later_version() {
-    let mut net = tapir(2);
-    net.commit(0, &[], &[("x", "1")]);
-    let late: Vec<_> = net.network.drain(..).collect();
-    net.get(1, "x");
-    net.settle();
-    net.commit(1, &["x"], &[("y", "1")]);
-    let mut held = Vec::new();
-    while let Some(envelope) = net.network.pop_front() {
-        match is_prepare(&envelope.2) {
-            true => net.deliver(envelope),
-            false => held.push(envelope),
-        }
-    }
+    let (mut net, late, _) = behind_a_reader();
     // Somebody asks how the writer ends before it is prepared anywhere.
     let writer = *versions(&mut net, 0).last().unwrap();
     for member in 0..3 {
