@@ -185,7 +185,7 @@ pub struct Options {
     pub control: Control,
     /// How many votes commit without Finalize.
     pub fast_quorum: FastQuorum,
-    /// Whether a replica sends readers the writes that they missed. Without it this is MVTSO.
+    /// Whether a replica sends readers the writes that they missed. Timestamp ordering without it is MVTSO.
     pub re_execution: bool,
     /// Whether a replica votes provisionally while what was read is undecided. Without it a Prepare
     /// waits, as in the paper.

@@ -358,7 +358,7 @@ impl Coordinator {
                 }
             };
             if parts.clone().any(|part| is_behind(part) == Some(true)) {
-                self.is_behind(cx);
+                self.note_behind(cx);
             } else if parts.any(|part| is_behind(part).is_none()) {
                 self.aborted_without_it = Some((version, execution.eid));
             }
@@ -372,13 +372,13 @@ impl Coordinator {
         let asked = self.group.choice(from.partition(), self.preferred) == from;
         if asked && vote == Vote::Commit && self.aborted_without_it == Some((version, eid)) {
             self.aborted_without_it = None;
-            self.is_behind(cx);
+            self.note_behind(cx);
         }
     }
 
-    /// The replica that a transaction has read from lacks something that was committed. If only committed writes are read,
-    /// that happens whenever a decision is on its way. So it counts only if it happens often.
-    fn is_behind(&mut self, cx: &Cx) {
+    /// Notes that the replica which a transaction has read from lacks something that was committed, and turns to another
+    /// one. If only committed writes are read, that happens whenever a decision is on its way. So it counts only if it happens often.
+    fn note_behind(&mut self, cx: &Cx) {
         let patience = match self.options.control {
             Control::Ordering => 0,
             Control::Validation => BEHIND_IN_A_ROW,

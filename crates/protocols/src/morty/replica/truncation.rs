@@ -27,6 +27,7 @@
 //! nothing new there either, but it still promises and accepts, because the recoveries of step 3 need that. Whatever
 //! commits below after a replica has sent its snapshot had a majority's votes before those replicas stopped. So it is
 //! listed as undecided in a snapshot of every majority.
+
 use std::collections::BTreeMap;
 
 use serried_model::{NodeId, Version};

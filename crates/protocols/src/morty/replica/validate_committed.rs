@@ -2,9 +2,9 @@
 //!
 //! It judges conflicts exactly. A read says from which version on what it has found was there: the version of the write;
 //! that of a delete; or, if there was nothing, the watermark of the replica that was asked, below which everything was
-//! settled there. So two transactions conflict if a write lies between what the other one has found and the other one, and
-//! every replica judges that alike, whichever deletes it has forgotten. Timestamp ordering can't do that: it reads what is
-//! not committed, and "nothing" may stand for any delete.
+//! settled there. So two transactions conflict if a write of one lies between what the other one has found and the other
+//! one, and all replicas that know of both judge that alike. Timestamp ordering can't do that: it reads what is not committed,
+//! and "nothing" may stand for any delete.
 //!
 //! So a conflict with a committed transaction is certain, and the vote is AbandonFinal. But a replica does not judge what it
 //! can't know, and votes AbandonTentative:
@@ -19,6 +19,7 @@ use serried_parts::WriteId;
 
 use super::Cx;
 use super::key_record::Missed;
+use super::transactions::Reads;
 use super::validate::{Validated, Validation};
 use crate::morty::Control;
 use crate::morty::message::{Conflict, Contents, Read, Vote};
@@ -71,7 +72,7 @@ impl Validation<'_> {
             }
         }
         let Found { vote, conflict } = found;
-        Validated { vote, conflict, unconfirmed: super::transactions::Reads::new() }
+        Validated { vote, conflict, unconfirmed: Reads::new() }
     }
 
     /// Whether a read that has missed nothing here may have missed a delete that is forgotten. If a value was found that is

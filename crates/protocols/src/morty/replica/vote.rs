@@ -39,14 +39,12 @@ impl Replica {
         if eid < undecided.abandoned_before {
             return; // Overtaken by what abandoned it.
         }
-        // After a late vote its coordinator must not count this replica's vote.
-        let votes_late = self.setup.options.control == Control::Validation;
-        if undecided.is_superseded() && votes_late && !mutation.is(Mutation::LatePrepare) {
-            refuse(version, Refusal::Superseded, cx);
-            return;
-        }
+        let is_superseded = undecided.is_superseded() && !mutation.is(Mutation::LatePrepare);
+        // Under validation the vote may be a late one, which its coordinator must not count.
+        let may_repeat = !is_superseded || self.setup.options.control == Control::Ordering;
         if let Some(execution) = &undecided.execution
             && execution.eid == eid
+            && may_repeat
         {
             // Repeated.
             if let Some(vote) = execution.vote {
@@ -57,7 +55,7 @@ impl Replica {
             self.confirm(version, cx);
             return;
         }
-        if undecided.is_superseded() && !mutation.is(Mutation::LatePrepare) {
+        if is_superseded {
             refuse(version, Refusal::Superseded, cx);
             return;
         }

@@ -70,8 +70,7 @@ impl Common {
         let own = Span { earliest_us: own_us, latest_us: own_us };
         let uncertain_us = self.settings.uncertainty_us;
         let certain = self.clocks.certain_time(own_us, cx.now());
-        let against_own = certain.filter(|time| off_us(own_us, *time) > 2 * uncertain_us);
-        let Span { earliest_us, latest_us } = against_own.unwrap_or(own);
+        let Span { earliest_us, latest_us } = self.against_own(own_us, certain).unwrap_or(own);
         let furthest_us = certain.map_or(u64::MAX, |time| {
             let ahead_us = self.settings.clock_bound_ms.saturating_mul(1000);
             time.earliest_us.saturating_add(ahead_us.max(4 * uncertain_us))
@@ -81,19 +80,17 @@ impl Common {
         ClockInterval { earliest_us, latest_us }
     }
 
-    /// What the clocks of a majority show, if this replica's clock is off by more than it may be.
-    fn majority_against_own<C: Control>(&self, cx: &Cx<'_, C>) -> Option<Span> {
-        let own_us = cx.clock().midpoint_us();
-        let time = self.clocks.certain_time(own_us, cx.now())?;
-        (off_us(own_us, time) > 2 * self.settings.uncertainty_us).then_some(time)
+    /// What the clocks of a majority certainly show, if this replica's clock is off by more than it may be.
+    fn against_own(&self, own_us: u64, certain: Option<Span>) -> Option<Span> {
+        certain.filter(|time| off_us(own_us, *time) > 2 * self.settings.uncertainty_us)
     }
 
     /// Looks at whether this replica's clock is off by more than it may be.
     pub(super) fn compare_clock<C: Control>(&mut self, cx: &Cx<'_, C>) {
         if C::GROUPS_DECIDE {
-            let against = self.majority_against_own(cx);
-            let off = against.map(|time| off_us(cx.clock().midpoint_us(), time));
-            self.clock_off_us = off.unwrap_or(0);
+            let own_us = cx.clock().midpoint_us();
+            let against = self.against_own(own_us, self.clocks.certain_time(own_us, cx.now()));
+            self.clock_off_us = against.map_or(0, |time| off_us(own_us, time));
         }
     }
 
