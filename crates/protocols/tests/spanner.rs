@@ -132,17 +132,111 @@ fn a_leader_whose_clock_is_off_goes_by_the_others_clocks_and_says_so() {
             assert!(took < Duration::from_millis(100), "{took:?} with {by_us} us at {member}");
         }
     }
-    let mut cluster = Cluster::<Spanner>::new(configuration(1));
-    let keyspace = cluster.keyspace(0);
-    cluster.spawn(0, async move {
-        let _: Version = write(&keyspace, "any").await;
+}
+
+#[test]
+fn a_clock_that_is_off_by_more_than_both_may_be_is_reported() {
+    for (by_us, expected_ms) in [
+        (5_000_000, 4990..=5010),
+        (25_000, 23..=25),
+        (-25_000, 23..=25),
+        (15_000, 0..=0),
+        (-15_000, 0..=0),
+    ] {
+        let mut cluster = Cluster::<Spanner>::new(configuration(1));
+        let keyspace = cluster.keyspace(0);
+        cluster.spawn(0, async move {
+            let _: Version = write(&keyspace, "any").await;
+        });
+        cluster.run_until(at_ms(2000));
+        assert_eq!(cluster.gauge(0, 0, "clock_off_ms"), Some(0));
+        cluster.begin(Fault::ClockJump(NodeId(0), by_us));
+        cluster.run_until(at_ms(5000));
+        let off = cluster.gauge(0, 0, "clock_off_ms").unwrap();
+        assert!(expected_ms.contains(&off), "{off} with {by_us} us");
+    }
+}
+
+/// The leaders' clocks are ahead within the bound. The client's is behind by more than that, and it has heard of no leader.
+#[test]
+fn a_clients_first_read_finds_what_others_have_written_although_its_clock_is_behind() {
+    let mut cluster = Cluster::<Spanner>::new(configuration(3));
+    for member in 0..3 {
+        cluster.begin(Fault::ClockJump(NodeId(member), 9_000));
+    }
+    cluster.begin(Fault::ClockJump(cluster.client_id(0), -15_000));
+    let (reader, writer) = (cluster.keyspace(0), cluster.keyspace(1));
+    let first = writer.clone();
+    cluster.spawn(1, async move {
+        let _: Version = write(&first, "first").await;
     });
     cluster.run_until(at_ms(2000));
-    assert_eq!(cluster.gauge(0, 0, "clock_off_ms"), Some(0));
-    cluster.begin(Fault::ClockJump(NodeId(0), 5_000_000));
-    cluster.run_until(at_ms(5000));
-    let off = cluster.gauge(0, 0, "clock_off_ms").unwrap();
-    assert!((4990..5010).contains(&off), "{off}");
+    cluster.spawn(1, async move {
+        let _: Version = write(&writer, "second").await;
+        assert_eq!(read(&reader).await.as_deref(), Some("second"));
+    });
+    cluster.run_until_done(LIMIT).unwrap();
+}
+
+#[test]
+fn a_read_after_a_write_waits_for_no_clock() {
+    let mut cluster = Cluster::<Spanner>::new(configuration(3));
+    let (reader, writer) = (cluster.keyspace(0), cluster.keyspace(1));
+    cluster.spawn(0, async move {
+        for number in 0..10 {
+            let value = number.to_string();
+            write(&writer, &value).await;
+            let begun = reader.now();
+            assert_eq!(read(&reader).await, Some(value));
+            let took = reader.now().since(begun);
+            assert!(took < UNCERTAINTY / 2, "{number}: {took:?}");
+        }
+    });
+    cluster.run_until_done(LIMIT).unwrap();
+}
+
+/// The only replica's clock is ahead for a while, in which a client reads. Afterwards the client does not go by that clock any
+/// more.
+#[test]
+fn a_client_does_not_go_by_a_clock_for_good_that_was_ahead() {
+    let mut cluster = Cluster::<Spanner>::new(Configuration { replicas: 1, ..configuration(1) });
+    let (reader, writer) = (cluster.keyspace(0), cluster.keyspace(1));
+    cluster.spawn(1, async move {
+        let _: Version = write(&writer, "any").await;
+    });
+    cluster.run_until(at_ms(2000));
+    let jump = cluster.begin(Fault::ClockJump(NodeId(0), 10_000_000));
+    let first = reader.clone();
+    cluster.spawn(0, async move { assert_eq!(read(&first).await.as_deref(), Some("any")) });
+    cluster.run_until(at_ms(3000));
+    cluster.end(jump);
+    cluster.run_until(at_ms(3500));
+    cluster.spawn(0, async move {
+        let begun = reader.now();
+        assert_eq!(read(&reader).await.as_deref(), Some("any"));
+        let took = reader.now().since(begun);
+        assert!(took < Duration::from_secs(1), "{took:?}");
+    });
+    cluster.run_until_done(LIMIT).unwrap();
+}
+
+#[test]
+fn a_read_as_of_a_later_time_waits_for_it() {
+    for ahead_ms in [1000, 4000] {
+        let mut cluster = Cluster::<Spanner>::new(configuration(3));
+        let keyspace = cluster.keyspace(0);
+        cluster.spawn(0, async move {
+            let first = write(&keyspace, "first").await;
+            let begun = keyspace.now();
+            let at = Version { timestamp_us: first.timestamp_us + ahead_ms * 1000, ..first };
+            let found = keyspace.get_at("alice", at).await.unwrap();
+            assert_eq!(found, Some("first".into()));
+            let took = keyspace.now().since(begun);
+            let least = Duration::from_millis(ahead_ms - 100);
+            assert!(took > least && took < least * 2, "{took:?}");
+        });
+        cluster.run_until_done(LIMIT).unwrap();
+    }
 }
 
 #[test]

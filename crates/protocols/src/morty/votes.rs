@@ -251,6 +251,23 @@ mod tests {
     }
 
     #[test]
+    fn who_votes_to_commit_or_tentatively_lacks_a_decision_that_others_know() {
+        for (votes, expected) in [
+            (&[F, C, C][..], Some(false)),
+            (&[C, F, C], Some(true)),
+            (&[T, F, C], Some(true)),
+            (&[T, T, C], Some(false)),
+            (&[F, F, F], Some(false)),
+            (&[], None),
+            (&[P, F], None),
+        ] {
+            let mut counted = Votes::default();
+            votes.iter().zip(0..).for_each(|(vote, i)| counted.record(NodeId(i), *vote));
+            assert_eq!(counted.lacks_a_decision(NodeId(0)), expected, "{votes:?}");
+        }
+    }
+
+    #[test]
     fn a_replica_votes_once() {
         let mut votes = Votes::default();
         for _ in 0..3 {

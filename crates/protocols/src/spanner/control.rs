@@ -76,11 +76,7 @@ impl Control for Timestamping {
     fn glance(&mut self, key: &Key, as_of: AsOf, desk: &mut Desk<'_>) -> Glance {
         let AsOf::Time(at) = as_of else { return Glance::Refused { anew: false } };
         let us = at.timestamp_us;
-        let clock = desk.clock();
-        if us > clock.latest_us {
-            // Otherwise transactions that commit later, and wait for their moments, would have to begin after `us`.
-            return Glance::WaitsUntil(us.saturating_sub(clock.latest_us - clock.earliest_us));
-        }
+        let earliest_us = desk.clock().earliest_us;
         self.read_at_us = us.max(self.read_at_us);
         if let Some(writer) = self.locking.writes_by(key, us)
             && !self.mutation.is(Mutation::SafeTimeIgnoresPrepared)
@@ -91,7 +87,7 @@ impl Control for Timestamping {
         let Some(found) = versions.find(|version| version.stamp.version() < at) else {
             return Glance::Refused { anew: false };
         };
-        if found.stamp.us >= clock.earliest_us && !self.mutation.is(Mutation::NoCommitWait) {
+        if found.stamp.us >= earliest_us && !self.mutation.is(Mutation::NoCommitWait) {
             // A former leader has committed it, and its moment may not be over.
             return Glance::WaitsUntil(found.stamp.us);
         }

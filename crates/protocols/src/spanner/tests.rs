@@ -78,14 +78,6 @@ fn a_read_waits_for_what_may_commit_before_it_and_for_nothing_else() {
 }
 
 #[test]
-fn a_read_ahead_of_the_clock_waits_for_it() {
-    let mut bench = at(900, 1100);
-    assert_eq!(bench.glance(1101, "x"), Glance::WaitsUntil(901));
-    bench.turn_to(902, 1102);
-    assert_eq!(bench.glanced(1101, "x"), 0);
-}
-
-#[test]
 fn a_version_is_not_shown_before_its_moment_is_over() {
     let mut bench = at(900, 1100);
     let from = bench.write(800, "x");
@@ -93,6 +85,30 @@ fn a_version_is_not_shown_before_its_moment_is_over() {
     bench.turn_to(1000, 1200);
     assert_eq!(bench.glance(1200, "x"), Glance::WaitsUntil(from.us));
     assert_eq!(bench.glanced(1100, "x"), 0, "it read before");
+    bench.turn_to(from.us, from.us + 200);
+    assert_eq!(bench.glance(1200, "x"), Glance::WaitsUntil(from.us), "it may be that time");
     bench.turn_to(from.us + 1, from.us + 201);
     assert_eq!(bench.glanced(1200, "x"), from.us);
+}
+
+#[test]
+fn what_is_not_ready_to_commit_is_not_waited_for_and_comes_after_the_read() {
+    let mut bench = at(900, 1100);
+    assert_eq!(bench.execute(&shot(800, 1, &[], &["x"])), [Event::Released(txn(800), 1)]);
+    bench.turn_to(1900, 2100);
+    assert_eq!(bench.glanced(2000, "x"), 0);
+    bench.turn_to(1000, 1200);
+    assert_eq!(bench.execute(&last(800, &[], &[])), ready(800));
+    let from = bench.prepare(800).from;
+    assert!(from.us > 2000, "{from:?}");
+}
+
+#[test]
+fn a_new_leader_lets_reads_wait_for_what_a_former_one_has_prepared() {
+    let mut bench = at(900, 1100);
+    let from = bench.write(800, "x");
+    assert_eq!(bench.fail_over(), [Event::Settled(txn(800))]);
+    bench.turn_to(1900, 2100);
+    assert_eq!(bench.glance(2000, "x"), Glance::Waits(txn(800)));
+    assert_eq!(bench.glanced(from.us - 1, "x"), 0);
 }

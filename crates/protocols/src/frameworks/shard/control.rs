@@ -138,7 +138,8 @@ pub trait Control: Debug + Send + Sized + 'static {
     /// Reads a key for a transaction without parts. If any of its keys has to wait, the leader
     /// repeats the reads of all its keys after the conflicting transaction has ended. Meanwhile the
     /// control must prevent writes that the transaction would overlook. A timestamp lies before the
-    /// end of the [`AdmissionWindow`](super::AdmissionWindow).
+    /// end of the [`AdmissionWindow`](super::AdmissionWindow), and if groups decide, it is no later than the latest time
+    /// that it can be.
     fn glance(&mut self, _key: &Key, _as_of: AsOf, _desk: &mut Desk<'_>) -> Glance {
         Glance::Refused { anew: false }
     }

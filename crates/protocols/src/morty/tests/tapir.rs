@@ -334,6 +334,55 @@ fn vote_late(
     }
 }
 
+/// It may have made the decision durable, so it is not taken back when less is known.
+#[test]
+fn a_replica_that_has_voted_to_commit_does_not_vote_again() {
+    let mut world = five(Mutated::NONE);
+    world.now = 100 * SECOND;
+    let u = (version(world.now, 5), reads_nothing_as_of(10));
+    assert_eq!(ask(&mut world, &[2], &u), [Vote::Commit]);
+    world.settle_below(n(2), 80 * SECOND, digest(&[]));
+    let unseen = (version(world.now, 6), reads_nothing_as_of(10));
+    assert_eq!(ask(&mut world, &[2], &unseen), [Vote::AbandonTentative], "deletes are forgotten");
+    assert_eq!(vote_late(&mut world, 2, 1, &u), Some(Vote::Commit));
+}
+
+/// A transaction that has found nothing in `k`, as of a time in seconds, and writes `y`.
+fn reads_nothing_as_of(at: u64) -> Arc<Contents> {
+    let nothing = WriteId { version: Version::at(at * SECOND), tag: 0 };
+    let reads = vec![Read { key: Key::from("k"), write: nothing }];
+    Arc::new(Contents { reads, ..Contents::clone(&contents(&[], &[("y", "1")])) })
+}
+
+/// Each of two partitions has five replicas. All have voted at the first, two at the second; two of each are down.
+#[test]
+fn what_is_in_doubt_in_another_partition_than_home_is_voted_on_once_more() {
+    let group = Group::new(5, Duration::from_millis(1)).with_partitions(2);
+    let keys = [0, 1].map(|partition| {
+        let mut names = (0..).map(|number| format!("k{number}"));
+        names.find(|name| group.partition_of(&Key::from(&**name)) == partition).unwrap()
+    });
+    let mut world = World::of_options(group, OPTIONS);
+    world.now = 2_000_200;
+    let txn = version(2_000_000, 0);
+    for (partition, voters) in [(0, 5), (1, 2)] {
+        let participants = [0, 1].into_iter().collect();
+        let writes = contents(&[], &[(&keys[usize::from(partition)], "1")]);
+        let part = Arc::new(Contents { participants, ..Contents::clone(&writes) });
+        for member in 0..voters {
+            let to = NodeId::replica(partition, member);
+            let answers = world.tell(txn.coordinator, to, prepare(txn, 0, &part));
+            assert_eq!(votes(&answers), [Vote::Commit]);
+        }
+    }
+    recover(&mut world, txn, &[0, 1, 2]);
+    assert_eq!(settled(&mut world, 0, txn), COMMITTED);
+    for member in 0..3 {
+        let found = world.read(NodeId::replica(1, member), &keys[1]);
+        assert_eq!(found, Some(Value::from("1")), "{member}");
+    }
+}
+
 #[test]
 fn a_repeated_prepare_is_not_answered_with_a_late_vote() {
     let (mut world, [t, _]) = (five(Mutated::NONE), conflicting());
@@ -356,15 +405,10 @@ fn nobody_commits_a_reader_of_nothing_that_may_have_missed_a_delete_which_is_for
             world.settle_below(n(member), 80 * SECOND, digest(&[delete]));
         }
         world.network.clear();
-        let reads_as_of = |at: u64| {
-            let nothing = WriteId { version: Version::at(at * SECOND), tag: 0 };
-            let reads = vec![Read { key: Key::from("k"), write: nothing }];
-            Arc::new(Contents { reads, ..Contents::clone(&contents(&[], &[("y", "1")])) })
-        };
         let [first, second] = [version(world.now, 5), version(world.now + 1, 6)];
-        let missed = ask(&mut world, &all, &(first, reads_as_of(10)));
+        let missed = ask(&mut world, &all, &(first, reads_nothing_as_of(10)));
         assert!(!missed.contains(&Vote::Commit), "{missed:?}");
-        let after = ask(&mut world, &all, &(second, reads_as_of(80)));
+        let after = ask(&mut world, &all, &(second, reads_nothing_as_of(80)));
         assert_eq!(after, vec![Vote::Commit; members], "it has found nothing after the delete");
     }
 }
@@ -383,6 +427,43 @@ fn a_write_that_is_missing_in_a_fetched_commit_is_not_said_to_be_gone() {
         let reader = version(at * SECOND, 5);
         let what = contents(&[("k", writer)], &[("y", "1")]);
         assert_eq!(ask(&mut world, &[0], &(reader, what)), [vote], "{at}");
+    }
+}
+
+#[test]
+fn a_replica_that_has_fetched_what_it_lacked_does_not_judge_who_found_nothing_before() {
+    for (lacks_before, vote) in [(16, Vote::AbandonTentative), (0, Vote::Commit)] {
+        let mut world = World::of_options(Group::new(3, Duration::from_millis(1)), OPTIONS);
+        world.now = 17 * SECOND;
+        let readable_from = lacks_before * SECOND;
+        let fetched =
+            Message::CatchingUp(CatchingUp::Fetched { executions: vec![], readable_from });
+        world.tell(n(1), n(0), fetched);
+        let reader = (version(17 * SECOND, 5), reads_nothing_as_of(15));
+        assert_eq!(ask(&mut world, &[0], &reader), [vote], "{lacks_before}");
+    }
+}
+
+/// One conflict is certain, the other is not.
+#[test]
+fn a_conflict_that_is_certain_decides_in_whichever_order_they_are_found() {
+    for certain in ["x", "y"] {
+        let mut net = tapir(0);
+        for (us, key) in [(500, "x"), (600, "y")] {
+            let (txn, wrote) = (version(us, us), contents(&[], &[(key, "1")]));
+            net.tell(txn.coordinator, 0, prepare(txn, 0, &wrote));
+            if key == certain {
+                net.tell(txn.coordinator, 0, decide(txn, 0, Decision::Commit, &wrote));
+            }
+        }
+        let missed = contents(&[("x", Version::INITIAL), ("y", Version::INITIAL)], &[]);
+        let reader = version(700, 7);
+        match &net.tell(reader.coordinator, 0, prepare(reader, 0, &missed))[..] {
+            [(_, Message::Reply(Reply::PrepareReply { vote, .. }))] => {
+                assert_eq!(*vote, Vote::AbandonFinal, "{certain}");
+            }
+            other => panic!("{other:?}"),
+        }
     }
 }
 
@@ -425,22 +506,104 @@ fn truncations_go_on_although_something_was_in_doubt() {
 
 #[test]
 fn a_client_does_not_follow_a_replica_into_the_far_future() {
+    // Clocks may differ by two seconds, and the replica's is ahead of the writer's, which is ahead of this client's.
+    for (us, expected) in [
+        (u64::MAX, "ClockSkew { ahead_us: -"),
+        (6 * SECOND, "ClockSkew { ahead_us: -5"),
+        (3 * SECOND, "value x = 1"),
+    ] {
+        let mut net = tapir(1);
+        net.get(0, "x");
+        net.network.clear();
+        answer_get(&mut net, 0, WriteId { version: Version::at(us), tag: 1 }, "1");
+        let told = net.told(0);
+        assert!(told.len() == 1 && told[0].starts_with(expected), "{told:?}");
+        net.commit(0, &[], &[("x", "2")]);
+        net.settle();
+        let last = *versions(&mut net, 0).last().unwrap();
+        assert_eq!(net.told(0), ["committed"]);
+        assert!(last.timestamp_us < SECOND, "{last}");
+    }
+}
+
+/// A replica answers the first client's read of `x`.
+fn answer_get(net: &mut Net, member: usize, write: WriteId, value: &str) {
+    let version = *versions(net, 0).last().expect("a version");
+    let (key, value) = (Key::from("x"), Some(Value::from(value)));
+    let reply = Reply::GetReply { version, key, write, value, instead_of: None };
+    net.deliver((n(member), coordinator_id(0), Message::Reply(reply)));
+}
+
+#[test]
+fn a_transaction_is_not_prepared_again_in_the_far_future() {
+    let mut net = tapir(1);
+    net.commit(0, &[], &[("x", "1")]);
+    let reader = Version::at(10_000 * SECOND);
+    vote_on_first(&mut net, &[(0, Vote::AbandonFinal, Some(reader))]);
+    assert_eq!(net.told(0), ["aborted over [\"x\"]"]);
+    net.commit(0, &[], &[("x", "1")]);
+    net.settle();
+    let last = *versions(&mut net, 0).last().unwrap();
+    assert!(last.timestamp_us < SECOND, "{last}");
+    assert_eq!(net.told(0), ["committed"]);
+}
+
+#[test]
+fn a_transaction_is_prepared_again_after_the_latest_reader_that_is_known() {
+    let [earlier, later] = [2 * SECOND, 3 * SECOND].map(Version::at);
+    for readers in [[earlier, later], [later, earlier]] {
+        let mut net = tapir(1);
+        net.commit(0, &[], &[("x", "1")]);
+        let [first, second] = readers.map(Some);
+        let votes = [(0, Vote::AbandonTentative, first), (1, Vote::AbandonFinal, second)];
+        vote_on_first(&mut net, &votes);
+        let last = *versions(&mut net, 0).last().unwrap();
+        assert!(last > later, "{last}");
+    }
+}
+
+#[test]
+fn a_replica_names_the_latest_reader_that_is_in_the_way_of_all_writes() {
+    let [first, second, third] = [500, 600, 700].map(|us| version(us, us));
+    let reads = |key| contents(&[(key, Version::INITIAL)], &[]);
+    let readers_of_both = [
+        [(first, "x", false), (second, "y", false), (third, "y", true)],
+        [(first, "x", false), (second, "x", true), (third, "x", false)],
+        [(first, "y", false), (second, "y", false), (third, "x", false)],
+        [(first, "y", false), (second, "x", false), (third, "x", true)],
+    ];
+    for readers in readers_of_both {
+        let mut net = tapir(0);
+        for (txn, key, commits) in readers {
+            net.tell(txn.coordinator, 0, prepare(txn, 0, &reads(key)));
+            if commits {
+                net.tell(txn.coordinator, 0, decide(txn, 0, Decision::Commit, &reads(key)));
+            }
+        }
+        let writer = version(400, 1);
+        let both = contents(&[], &[("x", "1"), ("y", "1")]);
+        let answers = net.tell(writer.coordinator, 0, prepare(writer, 0, &both));
+        let expected = match readers.iter().any(|(.., commits)| *commits) {
+            true => Vote::AbandonFinal,
+            false => Vote::AbandonTentative,
+        };
+        match &answers[..] {
+            [(_, Message::Reply(Reply::PrepareReply { vote, conflict: Some(conflict), .. }))] => {
+                assert_eq!((*vote, conflict.readers), (expected, Some(third)), "{readers:?}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn the_answer_of_a_second_replica_to_a_read_changes_nothing() {
     let mut net = tapir(1);
     net.get(0, "x");
     net.network.clear();
-    let began = versions(&mut net, 0)[0];
-    let write = WriteId { version: Version::at(u64::MAX), tag: 1 };
-    let value = Some(Value::from("1"));
-    let reply =
-        Reply::GetReply { version: began, key: Key::from("x"), write, value, instead_of: None };
-    net.deliver((n(0), coordinator_id(0), Message::Reply(reply)));
-    let told = net.told(0);
-    assert!(told.len() == 1 && told[0].starts_with("ClockSkew"), "{told:?}");
-    net.commit(0, &[], &[("x", "2")]);
-    net.settle();
-    let last = *versions(&mut net, 0).last().unwrap();
-    assert_eq!(net.told(0), ["committed"]);
-    assert!(last.timestamp_us < 1_000_000, "{last}");
+    answer_get(&mut net, 0, WriteId { version: Version::at(10), tag: 1 }, "1");
+    answer_get(&mut net, 1, WriteId { version: Version::at(20), tag: 1 }, "2");
+    assert_eq!(net.told(0), ["value x = 1"]);
 }
 
 /// The votes of replicas on the transaction of the first client that is prepared; what they are asked is lost.
@@ -480,18 +643,47 @@ fn a_transaction_is_prepared_again_three_times_and_not_if_anything_but_readers_i
 fn a_client_leaves_a_replica_that_keeps_lacking_what_others_know() {
     let mut net = tapir(1);
     for number in 0..10 {
-        net.get(0, "x");
-        let asked = net.network.iter().find_map(|(_, to, message)| {
-            matches!(message, Message::Request(Request::Get { .. })).then_some(*to)
-        });
-        assert_eq!(asked, Some(n(usize::from(number == 9))), "transaction {number}");
-        net.settle();
-        net.commit(0, &["x"], &[("x", "1")]);
-        let votes = [(0, Vote::AbandonTentative, None), (1, Vote::AbandonFinal, None)];
-        vote_on_first(&mut net, &votes);
-        assert_eq!(net.told(0).last().unwrap(), "aborted over [\"x\"]");
-        net.network.clear();
+        assert_eq!(aborts_after_reading(&mut net, 1), n(usize::from(number == 9)), "{number}");
     }
+}
+
+/// A replica lacks a decision every now and then, because it is on its way.
+#[test]
+fn a_client_stays_with_a_replica_from_which_transactions_commit_in_between() {
+    let mut net = tapir(1);
+    for number in 0..30 {
+        if number % 4 == 3 {
+            net.commit(0, &[], &[("y", "1")]);
+            net.settle();
+            assert_eq!(net.told(0), ["committed"]);
+        } else {
+            assert_eq!(aborts_after_reading(&mut net, 1), n(0), "{number}");
+        }
+    }
+}
+
+#[test]
+fn a_client_stays_with_a_replica_that_knows_of_the_conflicts() {
+    let mut net = tapir(1);
+    for number in 0..30 {
+        assert_eq!(aborts_after_reading(&mut net, 0), n(0), "{number}");
+    }
+}
+
+/// A transaction of the first client reads, and is aborted because this replica knows of a conflict. Returns which replica
+/// it has read from.
+fn aborts_after_reading(net: &mut Net, knows: usize) -> NodeId {
+    net.get(0, "x");
+    let asked = net.network.iter().find_map(|(_, to, message)| {
+        matches!(message, Message::Request(Request::Get { .. })).then_some(*to)
+    });
+    net.settle();
+    net.commit(0, &["x"], &[("x", "1")]);
+    let votes = [(0, Vote::AbandonTentative, None), (knows, Vote::AbandonFinal, None)];
+    vote_on_first(net, &votes[votes.len() - 1 - knows..]);
+    assert_eq!(net.told(0).last().unwrap(), "aborted over [\"x\"]");
+    net.network.clear();
+    asked.expect("it reads")
 }
 
 #[test]

@@ -16,6 +16,7 @@ use super::super::stamp::{Stamp, Validity};
 use super::{Coordinator, Timer};
 use crate::mvto::Versions;
 use crate::ncc::Queues;
+use crate::spanner::Timestamping;
 use crate::testing::{self, client_id};
 use crate::two_phase_locking::Locking;
 
@@ -167,6 +168,31 @@ fn a_late_window_of_one_shard_does_not_close_others() {
     assert!(again > there);
 }
 
+/// A leader reports a time that is certainly over. A later report may name an earlier time, from a leader whose clock is less
+/// certain.
+#[test]
+fn a_time_that_is_over_stays_so_although_a_later_report_names_an_earlier_one() {
+    const S: u64 = 1_000_000;
+    let group = Group::new(1, Duration::from_millis(1));
+    let mut coordinator = client::<Timestamping>(&group);
+    let report = |coordinator: &mut Net<Timestamping>, clock_us| {
+        let told = act(coordinator, 0, |coordinator, cx| {
+            let reply = Reply::Snapshot { number: 99, known: 0, clock_us, found: Ok(Vec::new()) };
+            coordinator.on_message(NodeId::replica(0, 0), Message::Reply(reply), cx);
+        });
+        assert_eq!(told, []);
+    };
+    report(&mut coordinator, NOW_US + 5 * S);
+    coordinator.now += S;
+    report(&mut coordinator, NOW_US + 5 * S + S / 2);
+    coordinator.now += S;
+    let get = Operation::Get { key: Key::from("x"), for_update: false };
+    let operations = vec![Operation::Begin { only_reads: true }, get];
+    let read = version_of(&mut coordinator, (1, 0), operations);
+    let latest_us = NOW_US + 7 * S + 2 * Settings::default().uncertainty_us;
+    assert!((latest_us..latest_us + 100).contains(&read.timestamp_us), "{read}");
+}
+
 fn forge_for<C: Control>() {
     for seed in 0..60 {
         let group = Group::new(3, Duration::from_millis(1)).with_partitions(2);
@@ -222,6 +248,7 @@ fn no_message_ends_a_client() {
     forge_for::<Queues<true>>();
     forge_for::<Versions>();
     forge_for::<Locking<true>>();
+    forge_for::<Timestamping>();
 }
 
 #[test]

@@ -64,6 +64,11 @@ impl Windows {
         Windows { bound_us, length_us: SHORT_WINDOW_US, ..self }
     }
 
+    /// By how much clocks may differ, in microseconds.
+    pub(super) fn bound_us(&self) -> u64 {
+        self.bound_us
+    }
+
     /// The beginning of the window that was proposed last.
     pub(super) fn begin_us(&self) -> u64 {
         self.proposed.from_us

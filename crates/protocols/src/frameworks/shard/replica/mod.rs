@@ -160,12 +160,16 @@ impl<C: Control> Replica<C> {
         self.shard.look_at_clock(cx);
         loop {
             self.propose(cx);
+            let taken = self.shard.window();
             self.shard.answer_parked(&mut self.log, cx);
             if !self.shard.has_proposed_all() {
-                return;
+                self.propose(cx);
+                if self.shard.window() == taken {
+                    return; // They wait until their entry is chosen.
+                }
+                continue;
             }
             let Some((from, request)) = self.pending.pop_front() else { return };
-            let taken = self.shard.window();
             if let Some(request) = self.shard.on_request(from, request, &mut self.log, cx) {
                 self.pending.push_front((from, request));
                 self.propose(cx);

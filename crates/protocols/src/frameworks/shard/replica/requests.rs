@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use serried_actor::ClockInterval;
 use serried_model::{NodeId, Version};
 
 use super::super::calls::Pieces;
@@ -90,7 +91,7 @@ impl<C: Control> Leader<C> {
             Request::End { txn, decision } => self.on_end(from, txn, decision, common, cx),
             Request::Snapshot { number, as_of, keys } => {
                 let request = SnapshotRequest { from, number, as_of, keys };
-                return self.on_snapshot(request, log, common, cx);
+                return self.on_snapshot(request, log, common, cx).map(Request::from);
             }
             Request::Alive(txns) => {
                 let now = cx.now();
@@ -271,16 +272,21 @@ impl<C: Control> Leader<C> {
         log: &mut ReplicatedLog<Led>,
         common: &mut Common,
         cx: &mut Cx<'_, C>,
-    ) -> Option<Request> {
+    ) -> Option<SnapshotRequest> {
         match (C::SNAPSHOTS, request.as_of) {
             (Snapshots::OfKnown, AsOf::Slot(_)) | (Snapshots::AtTimestamps, AsOf::Time(_)) => {}
             _ => return None, // No client sends this request.
         }
         if let AsOf::Time(txn) = request.as_of {
+            if let Some(us) = self.reads_ahead(txn, common, cx) {
+                self.parked.insert_until(us, request);
+                self.watch_clock(common, cx);
+                return None;
+            }
             match self.admission(txn, common, cx) {
                 // The versions that it reads may still be kept.
                 Admission::Taken | Admission::Late => {}
-                Admission::Waits => return Some(request.into()),
+                Admission::Waits => return Some(request),
                 Admission::Unclear => return None,
                 Admission::Skewed { ahead_us } => {
                     // It only reads, so the refusal need not be permanent.
@@ -293,7 +299,7 @@ impl<C: Control> Leader<C> {
         if !self.has_proposed_all() {
             // The control may treat a transaction as ended whose end is not in the log. The
             // confirmation must not precede it.
-            return Some(request.into());
+            return Some(request);
         }
         let SnapshotRequest { from, number, as_of, ref keys } = request;
         cx.charge(keys.len());
@@ -326,7 +332,18 @@ impl<C: Control> Leader<C> {
         None
     }
 
-    /// Answers read-only transactions that waited for others to end.
+    /// If a read is at a time that is still to come, by a clock that is uncertain: the time that has to be over before it
+    /// can be answered. It is admitted only then. Otherwise it would move the window ahead, and all transactions of the next
+    /// leader would have to begin after it. Transactions that commit later would have to as well, and wait for their moments.
+    fn reads_ahead(&self, txn: Version, common: &Common, cx: &Cx<'_, C>) -> Option<u64> {
+        let ClockInterval { earliest_us, latest_us } =
+            C::GROUPS_DECIDE.then(|| common.clock(cx))?;
+        let us = txn.timestamp_us;
+        let can_wait = us > latest_us && us <= latest_us.saturating_add(self.windows.bound_us());
+        can_wait.then(|| us.saturating_sub(latest_us - earliest_us))
+    }
+
+    /// Answers read-only transactions that waited for others to end, or for a time.
     pub(super) fn answer_parked(
         &mut self,
         log: &mut ReplicatedLog<Led>,
@@ -336,8 +353,9 @@ impl<C: Control> Leader<C> {
         while self.has_proposed_all()
             && let Some(request) = self.parked.pop()
         {
-            let waits = self.on_snapshot(request, log, common, cx);
-            debug_assert_eq!(waits, None, "it has waited for the log before");
+            if let Some(waits) = self.on_snapshot(request, log, common, cx) {
+                return self.parked.put_back(waits);
+            }
         }
     }
 }

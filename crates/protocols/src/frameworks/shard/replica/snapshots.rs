@@ -87,6 +87,12 @@ impl Parked {
         Some(request)
     }
 
+    /// A request that was released has to wait for the log, and is the next again.
+    pub(super) fn put_back(&mut self, request: SnapshotRequest) {
+        self.ready.push_front(request);
+        self.len += 1;
+    }
+
     pub(super) fn len(&self) -> usize {
         self.len
     }

@@ -7,6 +7,7 @@ mod gaps;
 mod inquired;
 mod missing;
 mod trio;
+mod waiting;
 
 use core::time::Duration;
 use std::sync::Arc;

@@ -1,0 +1,65 @@
+//! What waits for clocks: the ends of transactions, and reads at times that are still to come.
+
+use super::*;
+use crate::spanner::Timestamping;
+
+/// How far the clock may be off, and how far a transaction may begin ahead of it, in microseconds.
+fn bounds() -> (u64, u64) {
+    let Settings { uncertainty_us, clock_bound_ms, .. } = Settings::default();
+    (uncertainty_us, clock_bound_ms * 1000 + 3 * uncertainty_us)
+}
+
+/// The clock shows a later time, and the replica looks at it.
+fn turn_to(bench: &mut Bench<Timestamping>, after_us: u64) -> Vec<Reply> {
+    bench.set_clock_us(NOW_US + after_us);
+    bench.act(|replica, cx| replica.on_timer(Timer::Clock, cx))
+}
+
+#[test]
+fn nobody_learns_that_a_transaction_has_committed_before_its_moment_is_over() {
+    let mut bench = Bench::<Timestamping>::new();
+    let write = Write { key: Key::from("x"), value: Some(Value::from("new")) };
+    let shot = |number, writes, participants| {
+        Request::Shot(Shot {
+            txn: txn(1),
+            number,
+            reads: Vec::new(),
+            for_update: 0,
+            writes,
+            participants,
+        })
+    };
+    bench.ask(shot(1, vec![write], None));
+    let last = || shot(2, Vec::new(), Some(Arc::new([0])));
+    for _ in 0..2 {
+        assert_eq!(bench.ask(last()), [], "its client");
+        let other = NodeId(CLIENT.0 + 1);
+        let resolve = Message::Request(Request::Resolve { txn: txn(1) });
+        let told = bench.act(|replica, cx| replica.on_message(other, resolve, cx));
+        assert_eq!(told, [], "another one");
+    }
+    let (uncertain_us, _) = bounds();
+    assert_eq!(turn_to(&mut bench, 2 * uncertain_us), [], "its moment is as late");
+    let told = turn_to(&mut bench, 2 * uncertain_us + 2 * Stamp::LANES);
+    let is_commit = |reply: &Reply| matches!(reply, Reply::Decided { decision: Decision::Commit(_), txn: of } if *of == txn(1));
+    assert!(told.len() >= 2 && told.iter().all(is_commit), "{told:?}");
+}
+
+#[test]
+fn a_read_ahead_of_the_clock_waits_for_it_and_is_not_admitted_before() {
+    let mut bench = Bench::<Timestamping>::new();
+    let (uncertain_us, bound_us) = bounds();
+    let furthest_us = uncertain_us + bound_us;
+    let before = bench.window();
+    assert_eq!(bench.glance(furthest_us), []);
+    assert_eq!(bench.window(), before);
+    let told = bench.glance(furthest_us + 1);
+    let is_refused = matches!(told[..], [Reply::Refused { reason: Refusal::ClockSkew { .. }, .. }]);
+    assert!(is_refused, "{told:?}");
+    // It can be answered as soon as it may be that time, for it has no writers to wait for.
+    let may_be_us = furthest_us - uncertain_us;
+    assert_eq!(turn_to(&mut bench, may_be_us), []);
+    let told = turn_to(&mut bench, may_be_us + 1);
+    assert_eq!(found(&told), Some(Version::INITIAL), "{told:?}");
+    assert!(bench.window().to_us < NOW_US + furthest_us + bound_us / 2);
+}
