@@ -43,7 +43,15 @@ impl ReadMarks {
 
     /// Forgets the reads that can't miss a write at `version` or above.
     pub fn forget_before(&mut self, version: Version) {
-        self.marks.retain(|(_, reader)| *reader > version);
+        let old = self.marks.iter().take_while(|(_, reader)| *reader <= version).count();
+        if old > 0 {
+            self.marks.drain(..old);
+        }
+    }
+
+    /// How many stretches are kept.
+    pub fn len(&self) -> usize {
+        self.marks.len()
     }
 
     /// Whether there are none.

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serried_actor::{Settings, Timestamp};
+use serried_model::transactions::Ending;
 use serried_model::{Geography, NodeId, Version};
 use serried_protocols::frameworks::shard::{Message, Reply, Request};
 use serried_protocols::spanner::Spanner;
@@ -195,29 +196,88 @@ fn a_read_after_a_write_waits_for_no_clock() {
     cluster.run_until_done(LIMIT).unwrap();
 }
 
-/// The only replica's clock is ahead for a while, in which a client reads. Afterwards the client does not go by that clock any
-/// more.
+/// Two questions with the same version: what a key held then, and how the transaction has ended.
 #[test]
-fn a_client_does_not_go_by_a_clock_for_good_that_was_ahead() {
-    let mut cluster = Cluster::<Spanner>::new(Configuration { replicas: 1, ..configuration(1) });
-    let (reader, writer) = (cluster.keyspace(0), cluster.keyspace(1));
+fn a_read_of_the_past_is_not_confused_with_an_inquiry() {
+    for (history_ms, waits_ms) in [(0, 3000), (60_000, 40_000)] {
+        let settings = Settings { history_ms, ..configuration(1).settings };
+        let mut cluster = Cluster::<Spanner>::new(Configuration { settings, ..configuration(1) });
+        let keyspace = cluster.keyspace(0);
+        let written: Arc<Mutex<Option<Version>>> = Arc::default();
+        let (first, tell) = (keyspace.clone(), written.clone());
+        cluster.spawn(0, async move {
+            write(&first, "zero").await;
+            *tell.lock().unwrap() = Some(write(&first, "first").await);
+            first.sleep_until(first.now() + Duration::from_millis(waits_ms)).await;
+            write(&first, "second").await;
+        });
+        cluster.run_until(at_ms(waits_ms + 2000));
+        let version = written.lock().unwrap().expect("it has committed");
+        let (one, other) = (keyspace.clone(), keyspace);
+        cluster.spawn(0, async move {
+            let found = one.get_at("alice", version).await;
+            match history_ms {
+                0 => assert!(matches!(found, Err(TransactionError::Forgotten { .. })), "{found:?}"),
+                _ => assert_eq!(found.unwrap(), Some("zero".into())),
+            }
+        });
+        cluster.spawn(0, async move {
+            let ending = other.outcome(version).await.unwrap();
+            let expected = if history_ms == 0 { Ending::Committed } else { Ending::Forgotten };
+            assert_eq!(ending, expected);
+        });
+        cluster.run_until_done(LIMIT).unwrap();
+    }
+}
+
+/// A read of the past at the version of a transaction that waits for its moment, of a key that was overwritten since.
+#[test]
+fn a_read_of_the_past_that_is_refused_does_not_abort_a_transaction_of_that_version() {
+    let settings = Settings { uncertainty_us: 300_000, ..configuration(3).settings };
+    let settings = Settings { history_ms: 0, ..settings };
+    let mut cluster = Cluster::<Spanner>::new(Configuration { settings, ..configuration(3) });
+    let (keyspace, other) = (cluster.keyspace(0), cluster.keyspace(1));
+    // In another shard than that of the first key that is written, which decides.
+    let decides = cluster.configuration().clone();
+    let group = serried_actor::Group::new(3, Duration::ZERO).with_partitions(decides.partitions);
+    let shard = |key: &str| group.partition_of(&key.into());
+    let mut names = (0..).map(|number| format!("key{number}"));
+    let key = names.find(|key| shard(key) != shard("alice").min(shard("bob"))).unwrap();
+    let overwritten = key.clone();
     cluster.spawn(1, async move {
-        let _: Version = write(&writer, "any").await;
+        other.sleep_until(at_ms(2500)).await;
+        other.put(overwritten.as_str(), "1").await.unwrap();
+        other.sleep_until(at_ms(6000)).await;
+        other.put(overwritten.as_str(), "2").await.unwrap();
     });
-    cluster.run_until(at_ms(2000));
-    let jump = cluster.begin(Fault::ClockJump(NodeId(0), 10_000_000));
-    let first = reader.clone();
-    cluster.spawn(0, async move { assert_eq!(read(&first).await.as_deref(), Some("any")) });
-    cluster.run_until(at_ms(3000));
-    cluster.end(jump);
-    cluster.run_until(at_ms(3500));
+    let runs = Arc::new(Mutex::new(Vec::new()));
+    let began = runs.clone();
+    let first = keyspace.clone();
     cluster.spawn(0, async move {
-        let begun = reader.now();
-        assert_eq!(read(&reader).await.as_deref(), Some("any"));
-        let took = reader.now().since(begun);
-        assert!(took < Duration::from_secs(1), "{took:?}");
+        first.sleep_until(at_ms(2000)).await;
+        let sleeps = first.clone();
+        let program = move |txn: Transaction| {
+            let (sleeps, began) = (sleeps.clone(), began.clone());
+            async move {
+                txn.get_many(["alice", "bob"]).await?;
+                began.lock().unwrap().push(txn.version().expect("it has read"));
+                sleeps.sleep_until(at_ms(7000)).await;
+                txn.put("alice", "new");
+                txn.put("bob", "new");
+                Ok(())
+            }
+        };
+        first.transact(program).await.expect("nothing is in its way");
+        assert_eq!(read(&first).await.as_deref(), Some("new"));
+    });
+    cluster.run_until(at_ms(7100));
+    let version = runs.lock().unwrap()[0];
+    cluster.spawn(0, async move {
+        let found = keyspace.get_at(key, version).await;
+        assert!(matches!(found, Err(TransactionError::Forgotten { .. })), "{found:?}");
     });
     cluster.run_until_done(LIMIT).unwrap();
+    assert_eq!(runs.lock().unwrap().len(), 1, "it runs once");
 }
 
 #[test]
@@ -347,6 +407,17 @@ fn a_leaders_clock_that_was_ahead_does_not_lock_what_was_written_meanwhile() {
         let begun = other.now();
         let _: Version = write(&other, "after").await;
         assert!(other.now().since(begun) < Duration::from_secs(3));
+    });
+    // The client that has heard of that clock does not go by it for good.
+    let reader = cluster.keyspace(0);
+    cluster.spawn(0, async move {
+        for number in 0..5 {
+            reader.sleep_until(at_ms(12_000 + 300 * number)).await;
+            let begun = reader.now();
+            assert_eq!(read(&reader).await.as_deref(), Some("after"));
+            let took = reader.now().since(begun);
+            assert!(number == 0 || took < Duration::from_millis(100), "{number}: {took:?}");
+        }
     });
     cluster.run_until_done(LIMIT).unwrap();
 }

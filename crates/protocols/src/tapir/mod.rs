@@ -89,6 +89,14 @@
 //!   replicas. At most `⌊f/2⌋` of these are against `t`, so at least `a - ⌊f/2⌋` have voted for it, and as many for `u`.
 //!   No replica has both prepared, so `2a - 2⌊f/2⌋ <= a`, which contradicts `a >= f + 1`. So once all replicas that are up
 //!   have answered both recoverers, one of the two is decided.
+//! - It ends if they conflict in several partitions, too, and `t` is in doubt in one and `u` in another. While home is in
+//!   doubt, the recoverer asks the other participants. One of them that has to abandon decides that in the recoverer's view,
+//!   and the transaction aborts, whatever home would choose. Where `t` is in doubt with the answers of `a` replicas, at most
+//!   `⌊f/2⌋` of them have voted for `u`, so more than `⌊f/2⌋` are against it, and `u` is abandoned there.
+//! - A replica can be against `t` without a conflict. It has forgotten deletes that `t` may have missed, or it copies, or has
+//!   copied, what lies below them. Such a replica votes AbandonTentative, however often it is asked. If others are up that
+//!   have voted for `t` or can vote for it, rule 3 applies. Else `t` remains in doubt until one more is up. With three
+//!   replicas this does not happen.
 //!
 //! # Views, and the merge of records
 //! In the published protocol a view is one of the whole group. A view change stops all replicas, merges the records of

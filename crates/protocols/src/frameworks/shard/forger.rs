@@ -124,7 +124,7 @@ impl Forger {
 
     pub(super) fn reply(&mut self) -> Reply {
         let txn = self.txn();
-        match self.below(8) {
+        match self.below(9) {
             0 | 1 => {
                 let validity = (self.below(2) == 0).then(|| self.validity());
                 let (number, found) = (self.below(3) as u16, self.found());
@@ -136,6 +136,7 @@ impl Forger {
             4 => Reply::Decided { txn, decision: self.decision() },
             5 => Reply::Ended(vec![txn, self.txn()]),
             6 => Reply::Prepared { txn, validity: self.validity() },
+            7 => Reply::Unread { number: self.below(4), reason: self.refusal() },
             _ => {
                 let found = match self.below(3) {
                     0 => Err(Unseen { key: Key::from("x"), anew: self.below(2) == 0 }),

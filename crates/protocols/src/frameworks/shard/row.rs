@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serried_model::{Key, Value, Version};
 use serried_procedures::ProcedureSet;
 use smallvec::SmallVec;
@@ -41,9 +41,46 @@ pub struct Row {
     /// The newest committed version.
     newest: Installed,
     /// Overwritten versions, the newest first, for as long as a transaction may read them.
-    older: VecDeque<Installed>,
+    older: Older,
     /// The accesses of prepared transactions.
     pending: SmallVec<[Pending; 1]>,
+}
+
+/// How many bytes of overwritten versions are kept of one key, about. A row must fit into a message, in which a replica
+/// copies it.
+const OLDER_BYTES_AT_MOST: usize = 16 << 20;
+
+/// The overwritten versions of a key, the newest first.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+struct Older {
+    versions: VecDeque<Installed>,
+    /// How many bytes they take, about.
+    bytes: usize,
+}
+
+impl Older {
+    fn insert(&mut self, place: usize, version: Installed) {
+        self.bytes += version.bytes();
+        self.versions.insert(place, version);
+    }
+
+    fn drop_oldest(&mut self) {
+        self.bytes -= self.versions.pop_back().map_or(0, |version| version.bytes());
+    }
+}
+
+impl Serialize for Older {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.versions.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Older {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Older, D::Error> {
+        let versions = VecDeque::<Installed>::deserialize(deserializer)?;
+        let bytes = versions.iter().map(Installed::bytes).sum();
+        Ok(Older { versions, bytes })
+    }
 }
 
 /// A committed version of a key.
@@ -84,6 +121,13 @@ pub(super) enum TxnState {
     Decided(Decision),
 }
 
+impl Installed {
+    /// How many bytes it takes, about.
+    fn bytes(&self) -> usize {
+        size_of::<Installed>() + self.value.as_ref().map_or(0, |value| value.as_bytes().len())
+    }
+}
+
 impl Row {
     /// A row whose initial version has this value.
     pub(super) fn holding(value: Value) -> Row {
@@ -98,7 +142,7 @@ impl Row {
 
     /// The committed versions, the newest first.
     pub fn versions(&self) -> impl Iterator<Item = &Installed> {
-        core::iter::once(&self.newest).chain(&self.older)
+        core::iter::once(&self.newest).chain(&self.older.versions)
     }
 
     /// Whether it contains all entries that the other row contains.
@@ -143,7 +187,7 @@ impl Row {
         let Pending { read, write, .. } = self.pending.remove(index);
         let Decision::Commit(at) = decision else { return };
         if let Some(stamp) = read {
-            let mut versions = core::iter::once(&mut self.newest).chain(&mut self.older);
+            let mut versions = core::iter::once(&mut self.newest).chain(&mut self.older.versions);
             if let Some(read) = versions.find(|version| version.stamp == stamp) {
                 read.read_at = read.read_at.max(at);
             }
@@ -164,15 +208,16 @@ impl Row {
             true => core::mem::replace(&mut self.newest, new),
             false => new,
         };
-        let place = self.older.partition_point(|older| older.stamp > new.stamp);
+        let place = self.older.versions.partition_point(|older| older.stamp > new.stamp);
         self.older.insert(place, new);
         // A read as of `kept_us` returns the newest version before it, so none that is older.
-        while let Some(place) = self.older.len().checked_sub(1) {
-            let later = place.checked_sub(1).map_or(&self.newest, |place| &self.older[place]);
-            if later.stamp.us >= kept_us {
+        while let Some(place) = self.older.versions.len().checked_sub(1) {
+            let later = place.checked_sub(1).map(|place| &self.older.versions[place]);
+            let is_read = later.unwrap_or(&self.newest).stamp.us >= kept_us;
+            if is_read && self.older.bytes <= OLDER_BYTES_AT_MOST {
                 break;
             }
-            self.older.pop_back();
+            self.older.drop_oldest();
         }
     }
 }
@@ -233,6 +278,28 @@ mod tests {
         assert_eq!(stamps(&row), [30, 20, 10, 0]);
         commit(&mut row, 6, 40, Some(25));
         assert_eq!(stamps(&row), [40, 30, 20], "a read as of 25 returns the version of 20");
+    }
+
+    #[test]
+    fn overwritten_versions_are_bounded_whether_their_row_was_loaded_or_not() {
+        let large = Value::from(vec![7; 1 << 20]);
+        let mut row = Row::default();
+        for i in 0..100 {
+            let (slot, us) = (2 * i, 10 + i);
+            let write = Some(Written { value: Some(large.clone()), at: Stamp::assigned(txn(us)) });
+            row.prepare(slot, txn(us), &Item { key: Key::from("x"), read: None, write });
+            row.decide(slot + 1, txn(us), Decision::Commit(Stamp::assigned(txn(us))), Some(0));
+            if i % 10 == 0 {
+                let stored = serried_parts::encode_cell(&Cell::Row(row.clone()));
+                assert!(stored.len() < 20 << 20, "{}", stored.len());
+                let Cell::Row(loaded) = serried_parts::decode_cell(&stored) else { panic!() };
+                assert_eq!(loaded, row);
+                row = loaded;
+            }
+            let count = row.versions().count() as u64;
+            assert_eq!(count, if i < 16 { i + 2 } else { 16 }, "all, or the newest and 15 before");
+        }
+        assert_eq!(row.newest().stamp.us, 109);
     }
 
     #[test]

@@ -147,6 +147,7 @@ fn reply(reply: &Reply, group: &Group) -> bool {
             us(*clock_us) && found.iter().all(|found| version(found.version))
         }
         Reply::Snapshot { clock_us, found: Err(_), .. } => us(*clock_us),
+        Reply::Unread { reason, .. } => refusal(reason),
         // The coordinator checks that the replica exists.
         Reply::Follow { .. } => true,
     }

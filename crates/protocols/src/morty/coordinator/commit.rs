@@ -164,12 +164,13 @@ impl Coordinator {
 
     /// The time for the missing votes is over.
     pub(super) fn go_on_without_the_rest(&mut self, version: Version, cx: &mut Cx) {
-        let Some(transaction) = self.transactions.get(&version) else { return };
-        let Phase::Preparing(execution) = &transaction.phase else { return };
+        let Some(transaction) = self.transactions.get_mut(&version) else { return };
+        let Phase::Preparing(execution) = &mut transaction.phase else { return };
         match execution.tally() {
             Tally::CommitUnlessMore => self.finalize(version, Proposal::Commit, cx),
             Tally::AbandonUnlessMore => self.abandon_or_retry(version, cx),
-            _ => {}
+            // Another partition has not voted yet. When it has, there may be something to wait for again.
+            _ => execution.waits = false,
         }
     }
 

@@ -336,6 +336,14 @@ impl KeyRecord {
         }
     }
 
+    /// A transaction that has read the key has committed. No write below `settled_below` is voted on any more, so reads that
+    /// could only miss one of those are forgotten. If nothing is found under validation, each watermark is found by other
+    /// readers, and their reads would add up.
+    pub(super) fn commit_read(&mut self, found: Version, reader: Version, settled_below: Version) {
+        self.committed_reads.forget_before(settled_below);
+        self.committed_reads.record(found, reader);
+    }
+
     /// Changes what is in progress, and gives its memory back if nothing is left.
     fn tidy(&mut self, change: impl FnOnce(&mut Active)) {
         if let Some(active) = &mut self.active {

@@ -346,12 +346,13 @@ impl Transactions {
         let commits =
             |execution: &&Execution| matches!(end, End::Committed(eid, _) if eid == execution.eid);
         let committed = prepared.filter(commits);
+        let settled_below = keys.stored();
         if let Some(execution) = prepared {
             for (place, read) in execution.reads.iter().zip(&execution.contents.reads) {
                 let (_, record) = keys.at(*place);
                 record.unprepare_read(version);
                 if committed.is_some() {
-                    record.committed_reads.record(read.write.version, version);
+                    record.commit_read(read.write.version, version, settled_below);
                 }
             }
         }
@@ -381,7 +382,8 @@ impl Transactions {
         }
         if committed.is_none() {
             for read in &contents.reads {
-                keys.touch(&read.key).committed_reads.record(read.write.version, version);
+                let record = keys.touch(&read.key);
+                record.commit_read(read.write.version, version, settled_below);
             }
         }
         self.waiting.remove(&version).unwrap_or_default()

@@ -87,8 +87,15 @@ impl Validation<'_> {
         let record = self.state.keys.load(&read.key, cx.store());
         let is_here = match record.committed.get(found.version) {
             Some(committed) => committed.id == found,
-            // If it is not settled here, this replica does not know yet that it has committed.
-            None => self.transactions.settlement(found.version, self.state).is_none(),
+            // If it is not settled here, this replica does not know yet that it has committed. Or it copies what has been
+            // settled elsewhere, and a delete of what was found is a part of that.
+            None => {
+                let is_settled = self.transactions.settlement(found.version, self.state).is_some();
+                if !is_settled && found.version < self.state.progress.whole_from() {
+                    return Some(Missed::Perhaps);
+                }
+                !is_settled
+            }
         };
         match is_here {
             true => None,

@@ -94,12 +94,12 @@ impl Replica {
         cx.charge(contents.reads.len() + contents.writes.len());
         let next_tag = undecided.next_tag;
         self.transactions.install(version, (eid, next_tag), contents, &mut self.state.keys);
-        self.decide_vote(version, cx);
+        self.decide_vote(version, voted, cx);
     }
 
     /// Validates the transaction's execution, and votes unless it has to wait.
     fn vote(&mut self, version: Version, cx: &mut Cx) {
-        let Some((eid, vote, conflict)) = self.decide_vote(version, cx) else { return };
+        let Some((eid, vote, conflict)) = self.decide_vote(version, None, cx) else { return };
         self.send_vote(
             version,
             Message::Reply(Reply::PrepareReply { version, eid, vote, conflict }),
@@ -107,10 +107,12 @@ impl Replica {
         );
     }
 
-    /// Validates the transaction's execution, and enters and logs this replica's vote on it, unless it has to wait.
+    /// Validates the transaction's execution, and enters and logs this replica's vote on it, unless it has to wait. `last` is
+    /// the vote on it that is in the log.
     fn decide_vote(
         &mut self,
         version: Version,
+        last: Option<Vote>,
         cx: &mut Cx,
     ) -> Option<(u32, Vote, Option<Conflict>)> {
         let undecided = self.transactions.get(version).expect("a transaction to vote on");
@@ -132,7 +134,9 @@ impl Replica {
         let (control, keys) = (self.setup.options.control, &mut self.state.keys);
         self.transactions.prepare(version, (vote, conflict.clone()), control, keys);
         let some_are_confirmed = unconfirmed.len() < contents.reads.len();
-        self.log.append(Record::Voted { version, eid, next_tag, vote, contents }, cx);
+        if last != Some(vote) {
+            self.log.append(Record::Voted { version, eid, next_tag, vote, contents }, cx);
+        }
         if vote == Vote::Provisional {
             self.wait_with(version, eid, unconfirmed, some_are_confirmed, cx);
         }

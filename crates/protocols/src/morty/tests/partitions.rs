@@ -114,6 +114,21 @@ fn what_several_partitions_vote_on_commits_when_it_is_durable_in_each() {
     }
 }
 
+/// The time for missing votes of one partition is over before the other one has voted.
+#[test]
+fn missing_votes_are_waited_for_again_if_another_partition_has_voted_later() {
+    let mut client = Client::committing();
+    client.votes(0, &[Vote::AbandonTentative, Vote::Commit]);
+    client.votes(0, &[Vote::AbandonTentative, Vote::Commit, Vote::Commit]);
+    let wait = Timer::FastPath(client.began);
+    client.net.fire_client(coordinator_id(0), wait);
+    assert_eq!(client.sent(), [] as [&str; 0]);
+    client.votes(1, &FAST[..2]);
+    assert!(client.net.clients[coordinator_id(0)].timers.contains_key(&wait));
+    client.net.fire_client(coordinator_id(0), wait);
+    assert_eq!(client.sent(), ["p0 Finalize 0 Commit", "p1 Finalize 0 Commit"]);
+}
+
 #[test]
 fn what_one_of_several_partitions_votes_down_for_good_commits_in_none() {
     let mut client = Client::committing();

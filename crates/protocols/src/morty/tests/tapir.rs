@@ -383,6 +383,77 @@ fn what_is_in_doubt_in_another_partition_than_home_is_voted_on_once_more() {
     }
 }
 
+/// Two transactions conflict in both partitions. Each is in doubt at its home, over the other, and has too few votes at the
+/// other's.
+#[test]
+fn two_that_are_in_doubt_in_different_partitions_are_decided() {
+    let group = Group::new(5, Duration::from_millis(1)).with_partitions(2);
+    let [x, y] = [0, 1].map(|partition| {
+        let mut names = (0..).map(|number| format!("k{number}"));
+        names.find(|name| group.partition_of(&Key::from(&**name)) == partition).unwrap()
+    });
+    let mut world = World::of_options(group, OPTIONS);
+    world.now = 2_000_200;
+    world.start();
+    world.network.clear();
+    let [t, u] = [version(2_000_000, 0), version(2_000_100, 1)];
+    let part = |participants: [u16; 2], what: Arc<Contents>| {
+        let participants = participants.into_iter().collect();
+        Arc::new(Contents { participants, ..Contents::clone(&what) })
+    };
+    let absent = Version::INITIAL;
+    let of_t = [&x, &y].map(|key| part([0, 1], contents(&[], &[(key, "t")])));
+    let of_u = [&x, &y].map(|key| part([1, 0], contents(&[(key, absent)], &[])));
+    for partition in 0..2 {
+        let here = usize::from(partition);
+        for member in 0..3 {
+            let mut both = [(t, &of_t[here]), (u, &of_u[here])];
+            if (member == 2) != (partition == 1) {
+                both.reverse();
+            }
+            let to = NodeId::replica(partition, member);
+            let told = both
+                .map(|(txn, what)| votes(&world.tell(txn.coordinator, to, prepare(txn, 0, what))));
+            assert_eq!(told, [[Vote::Commit], [Vote::AbandonTentative]]);
+        }
+    }
+    let up: Vec<NodeId> =
+        (0..2).flat_map(|p| (0..3).map(move |member| NodeId::replica(p, member))).collect();
+    for (partition, version) in [(0, t), (1, u)] {
+        let inquire = Message::Request(Request::Inquire { version });
+        world.deliver((NodeId(99), NodeId::replica(partition, 0), inquire));
+    }
+    for _ in 0..200 {
+        world.settle(|(_, to, _)| up.contains(to));
+        world.network.clear();
+        world.now += 100_000;
+        up.iter().for_each(|id| world.fire_due(*id));
+    }
+    for id in up {
+        assert_eq!(world.gauge(id, "undecided_transactions"), 0, "{id}");
+        assert!(world.gauge(id, "truncated_below_us") > u.timestamp_us, "{id}");
+    }
+}
+
+#[test]
+fn a_late_vote_that_is_repeated_is_not_logged_again() {
+    let (mut world, [t, u]) = (five(Mutated::NONE), conflicting());
+    ask(&mut world, &[2], &u);
+    assert_eq!(vote_late(&mut world, 2, 1, &t), Some(Vote::AbandonTentative));
+    let logged = world.nodes[n(2)].log_position();
+    for round in 2..5 {
+        assert_eq!(vote_late(&mut world, 2, round, &t), Some(Vote::AbandonTentative));
+    }
+    // A promise for each view, and nothing else.
+    assert_eq!(world.nodes[n(2)].log_position(), logged + 3);
+    world.tell(u.0.coordinator, n(2), finalize(u.0, 0, Proposal::Abandon));
+    assert_eq!(vote_late(&mut world, 2, 5, &t), Some(Vote::Commit));
+    world.restart(n(2));
+    assert_eq!(ask(&mut world, &[2], &u), [], "it has accepted to abandon that");
+    let other = (version(2_000_200, 2), u.1);
+    assert_eq!(ask(&mut world, &[2], &other), [Vote::AbandonTentative], "what it has prepared");
+}
+
 #[test]
 fn a_repeated_prepare_is_not_answered_with_a_late_vote() {
     let (mut world, [t, _]) = (five(Mutated::NONE), conflicting());
@@ -692,6 +763,27 @@ fn what_is_abandoned_is_in_nobodys_way() {
     assert_eq!(ask(&mut world, &[0], &t), [Vote::Commit]);
     world.tell(t.0.coordinator, n(0), finalize(t.0, 0, Proposal::Abandon));
     assert_eq!(ask(&mut world, &[0], &u), [Vote::Commit]);
+}
+
+#[test]
+fn reads_of_nothing_do_not_add_up() {
+    let mut world = World::of_options(Group::new(3, Duration::from_millis(1)), OPTIONS);
+    let mut readers: Vec<Version> = Vec::new();
+    for i in 1..100 {
+        world.now = (2 * i + 10) * SECOND;
+        let settled: Vec<Version> =
+            readers.iter().copied().filter(|reader| reader.timestamp_us < 2 * i * SECOND).collect();
+        world.settle_below(n(0), 2 * i * SECOND, digest(&settled));
+        let reader = version(world.now, 5);
+        let nothing = WriteId { version: Version::at(2 * i * SECOND), tag: 0 };
+        let reads = vec![Read { key: Key::from("k"), write: nothing }];
+        let what = Arc::new(Contents { reads, ..Contents::clone(&contents(&[], &[])) });
+        world.commit(&[0], reader, &what);
+        world.network.clear();
+        readers.push(reader);
+        let kept = world.nodes[n(0)].record(&Key::from("k")).unwrap().committed_reads.len();
+        assert!(kept <= 8, "{kept} after {i}");
+    }
 }
 
 #[test]

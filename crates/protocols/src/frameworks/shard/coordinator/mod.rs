@@ -9,6 +9,7 @@ mod calls;
 mod end;
 mod inquiry;
 mod leaders;
+mod over;
 mod past;
 mod prepare;
 mod snapshot;
@@ -22,7 +23,7 @@ pub use calls::{CallCoordinator, CallTimer};
 use core::marker::PhantomData;
 use std::collections::BTreeMap;
 
-use serried_actor::{Actor, Context, Coordinate, Group, Settings, Timestamp};
+use serried_actor::{Actor, Context, Coordinate, Group, Settings};
 use serried_model::transactions::{Operation, Outcome, Output};
 use serried_model::{Key, NodeId, Transactions, TxnId, Version};
 use serried_parts::patience_with_leader;
@@ -35,6 +36,7 @@ use super::stamp::Stamp;
 use end::{Client, Endings};
 use inquiry::Inquiries;
 use leaders::Leaders;
+use over::Over;
 use past::Pasts;
 use snapshot::Snapshot;
 use txn::{Phase, Txn};
@@ -54,9 +56,8 @@ pub struct Coordinator<C> {
     endings: Endings,
     inquiries: Inquiries,
     pasts: Pasts,
-    /// A time that was certainly over, in microseconds since the Unix epoch, and when this client learned of it. Only if the
-    /// protocol relies on clocks.
-    over: Option<(u64, Timestamp)>,
+    /// A time that is certainly over. Only if the protocol relies on clocks.
+    over: Over,
     /// The transactions with new reads, while a batch of operations is processed.
     batch: Vec<TxnId>,
     /// How long a shot takes from the client to its execution, as the difference of both clocks in
@@ -100,7 +101,7 @@ impl<C: Control> Coordinator<C> {
             endings: Endings::default(),
             inquiries: Inquiries::default(),
             pasts: Pasts::default(),
-            over: None,
+            over: Over::default(),
             batch: Vec::new(),
             delays_us: BTreeMap::new(),
             known: BTreeMap::new(),
@@ -168,10 +169,10 @@ impl<C: Control> Coordinator<C> {
     /// took effect, so these have its order whatever clocks show.
     fn latest_us(&self, cx: &Cx<'_, C>) -> u64 {
         let by_clock_us = self.begins_by_us(cx);
-        let by_others_us = self.over.map_or(0, |(us, at)| {
-            let latest_us = us.saturating_add(2 * self.settings.uncertainty_us);
-            latest_us.saturating_add(cx.now().since(at).as_micros() as u64)
-        });
+        let by_others_us = self
+            .over
+            .us(cx.now())
+            .map_or(0, |us| us.saturating_add(self.settings.uncertainty_us.saturating_mul(2)));
         by_clock_us.max(by_others_us).max(self.versions.last_taken_us().saturating_add(1))
     }
 
@@ -184,10 +185,7 @@ impl<C: Control> Coordinator<C> {
     /// A leader reports a time that is certainly over.
     fn learn_over(&mut self, us: u64, cx: &Cx<'_, C>) {
         if C::GROUPS_DECIDE {
-            let carried = |(us, at): (u64, Timestamp)| us + cx.now().since(at).as_micros() as u64;
-            if self.over.is_none_or(|known| carried(known) < us) {
-                self.over = Some((us, cx.now()));
-            }
+            self.over.learn(us, cx.now());
         }
     }
 
@@ -287,6 +285,9 @@ impl<C: Control> Coordinator<C> {
                     self.pasts.on_found(shard, number, found, &self.leaders, cx);
                 }
                 self.on_snapshot(from, (number, known, clock_us), found, cx);
+            }
+            Reply::Unread { number, reason } => {
+                self.on_unread(from.partition(), number, reason, cx)
             }
             Reply::Follow { .. } => {} // Handled above.
             // These are for clients of keyspaces with procedures.

@@ -87,18 +87,18 @@ impl Pasts {
         self.answer(is_asked, &Past::Held(value.clone()), cx);
     }
 
-    /// A shard does not answer reads at this version. If it is because of the time, the question is asked again later.
-    pub(super) fn on_refused<C: Control>(
+    /// A shard does not answer request `number`. If its time is too far ahead, the question is asked again later.
+    pub(super) fn on_unread<C: Control>(
         &mut self,
         shard: u16,
-        at: Version,
+        number: u64,
         reason: &Refusal,
         leaders: &Leaders,
         cx: &mut Cx<'_, C>,
     ) {
         if let Refusal::Late { .. } | Refusal::Forgotten { .. } = reason {
             let is_asked = |question: &Question| {
-                question.at == at && leaders.group.partition_of(&question.key) == shard
+                question.number == number && leaders.group.partition_of(&question.key) == shard
             };
             self.answer(is_asked, &Past::Forgotten, cx);
         }

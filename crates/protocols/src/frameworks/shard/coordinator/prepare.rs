@@ -10,6 +10,7 @@ use serried_model::{Key, NodeId, ReadValue, TxnId, Version, Write};
 use super::super::control::{Control, Rounds};
 use super::super::message::{Decision, Executed, Message, Refusal, Request, Shot};
 use super::super::verdict::{Verdict, verdict};
+use super::over::Over;
 use super::txn::{Asked, Phase};
 use super::{Coordinator, Cx};
 
@@ -241,11 +242,21 @@ impl<C: Control> Coordinator<C> {
         let shard = from.partition();
         let shards = self.leaders.group.partitions();
         self.inquiries.on_refused(shard, shards, version, &reason, cx);
-        self.pasts.on_refused(shard, version, &reason, &self.leaders, cx);
         let Some(&txn) = self.by_version.get(&version) else { return };
         if !self.txns[&txn].concerns(shard) {
             return; // It has answered an inquiry, and has no part in the transaction.
         }
+        self.give_up(shard, (txn, version), reason, cx);
+    }
+
+    /// A shard has refused something that a transaction needs, so it ends.
+    pub(super) fn give_up(
+        &mut self,
+        shard: u16,
+        (txn, version): (TxnId, Version),
+        reason: Refusal,
+        cx: &mut Cx<'_, C>,
+    ) {
         let limit_ms = self.settings.truncation_lag_ms;
         let has_run = cx.now().since(self.txns[&txn].began);
         let outcome = match reason {
@@ -275,7 +286,7 @@ impl<C: Control> Coordinator<C> {
             {
                 // The time is ahead because of delays, stamps or a leader's clock, not because of this client's clock.
                 self.delays_us.clear();
-                self.over = None;
+                self.over = Over::default();
                 Outcome::Aborted { conflicts: Vec::new() }
             }
             Refusal::ClockSkew { ahead_us } => Outcome::ClockSkew { ahead_us },

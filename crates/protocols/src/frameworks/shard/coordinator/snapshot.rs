@@ -7,7 +7,7 @@ use serried_model::transactions::{Outcome, Output};
 use serried_model::{Key, NodeId, ReadValue, TxnId, Version};
 
 use super::super::control::{Control, Snapshots};
-use super::super::message::{AsOf, Found, Message, Request, Unseen};
+use super::super::message::{AsOf, Found, Message, Refusal, Request, Unseen};
 use super::{Coordinator, Cx};
 
 /// The reads of a read-only transaction. They return what its client knew to be committed when the
@@ -39,7 +39,8 @@ impl<C: Control> Coordinator<C> {
         for key in keys {
             by_shard.entry(self.leaders.group.partition_of(&key)).or_default().push(key);
         }
-        let (by_clock_us, is_by_own_clock) = (self.begins_by_us(cx), self.over.is_none());
+        let (by_clock_us, is_by_own_clock) =
+            (self.begins_by_us(cx), self.over.us(cx.now()).is_none());
         let at = match C::SNAPSHOTS {
             Snapshots::AtTimestamps => Some(self.assign_version(txn, by_shard.keys().copied(), cx)),
             Snapshots::OfKnown | Snapshots::Never => None,
@@ -134,6 +135,25 @@ impl<C: Control> Coordinator<C> {
                     self.finish(txn, Outcome::Committed, cx);
                 }
             }
+        }
+    }
+
+    /// A shard does not answer a request at its time.
+    pub(super) fn on_unread(
+        &mut self,
+        shard: u16,
+        number: u64,
+        reason: Refusal,
+        cx: &mut Cx<'_, C>,
+    ) {
+        self.pasts.on_unread(shard, number, &reason, &self.leaders, cx);
+        let Some(&txn) = self.snapshot_requests.get(&number) else { return };
+        let Some(open) = self.txns.get(&txn) else { return };
+        let asked = open.snapshot.as_ref().and_then(|snapshot| snapshot.asked.get(&number));
+        if let Some(version) = open.version
+            && asked.is_some_and(|(asked, _)| *asked == shard)
+        {
+            self.give_up(shard, (txn, version), reason, cx);
         }
     }
 

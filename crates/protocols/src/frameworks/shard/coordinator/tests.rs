@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use rand_pcg::Pcg64Mcg;
 use serried_actor::{Actor, Context, Coordinate, Group, Settings};
-use serried_model::transactions::{Ending, Operation, Outcome, Output};
+use serried_model::transactions::{Ending, Operation, Outcome, Output, Past};
 use serried_model::{Key, NodeId, TxnId, Version, Write};
 
 use super::super::control::Control;
@@ -168,29 +168,95 @@ fn a_late_window_of_one_shard_does_not_close_others() {
     assert!(again > there);
 }
 
-/// A leader reports a time that is certainly over. A later report may name an earlier time, from a leader whose clock is less
-/// certain.
-#[test]
-fn a_time_that_is_over_stays_so_although_a_later_report_names_an_earlier_one() {
-    const S: u64 = 1_000_000;
-    let group = Group::new(1, Duration::from_millis(1));
-    let mut coordinator = client::<Timestamping>(&group);
-    let report = |coordinator: &mut Net<Timestamping>, clock_us| {
-        let told = act(coordinator, 0, |coordinator, cx| {
-            let reply = Reply::Snapshot { number: 99, known: 0, clock_us, found: Ok(Vec::new()) };
-            coordinator.on_message(NodeId::replica(0, 0), Message::Reply(reply), cx);
-        });
-        assert_eq!(told, []);
-    };
-    report(&mut coordinator, NOW_US + 5 * S);
-    coordinator.now += S;
-    report(&mut coordinator, NOW_US + 5 * S + S / 2);
-    coordinator.now += S;
+const S: u64 = 1_000_000;
+
+/// A leader reports that a time is certainly over, so long after now.
+fn report(coordinator: &mut Net<Timestamping>, after_us: u64) {
+    let told = act(coordinator, 0, |coordinator, cx| {
+        let clock_us = NOW_US + after_us;
+        let reply = Reply::Snapshot { number: 99, known: 0, clock_us, found: Ok(Vec::new()) };
+        coordinator.on_message(NodeId::replica(0, 0), Message::Reply(reply), cx);
+    });
+    assert_eq!(told, []);
+}
+
+/// The time as of which a transaction reads, after now. Its client's clock shows `after_us`.
+fn reads_as_of(coordinator: &mut Net<Timestamping>, txn: u64, after_us: u64) -> u64 {
     let get = Operation::Get { key: Key::from("x"), for_update: false };
     let operations = vec![Operation::Begin { only_reads: true }, get];
-    let read = version_of(&mut coordinator, (1, 0), operations);
-    let latest_us = NOW_US + 7 * S + 2 * Settings::default().uncertainty_us;
-    assert!((latest_us..latest_us + 100).contains(&read.timestamp_us), "{read}");
+    version_of(coordinator, (txn, after_us), operations).timestamp_us - NOW_US
+}
+
+/// A later report may name an earlier time, from a leader whose clock is less certain.
+#[test]
+fn a_time_that_is_over_stays_so_although_a_later_report_names_an_earlier_one() {
+    for (step, expected) in [(S * 4 / 10, 58), (S * 9 / 10, 68)] {
+        let mut coordinator = client::<Timestamping>(&Group::new(1, Duration::from_millis(1)));
+        report(&mut coordinator, 5 * S);
+        coordinator.now += step;
+        report(&mut coordinator, 5 * S + step / 2);
+        coordinator.now += step;
+        let latest_us = expected * S / 10 + 2 * Settings::default().uncertainty_us;
+        let at = reads_as_of(&mut coordinator, 1, 0);
+        assert!((latest_us..latest_us + 100).contains(&at), "{at}");
+    }
+}
+
+#[test]
+fn a_clock_that_was_ahead_is_forgotten_when_others_have_reported_for_a_while() {
+    for idle in [false, true] {
+        let mut coordinator = client::<Timestamping>(&Group::new(1, Duration::from_millis(1)));
+        report(&mut coordinator, 2 * S);
+        let reports = if idle { 1 } else { 30 };
+        for number in 1..=reports {
+            coordinator.now += 3 * S / reports;
+            report(&mut coordinator, number * 3 * S / reports);
+        }
+        let at = reads_as_of(&mut coordinator, 1, 3 * S);
+        assert!(at <= 3 * S + 2 * Settings::default().uncertainty_us + 100, "{at}");
+    }
+}
+
+#[test]
+fn a_clock_that_was_ahead_is_forgotten_when_a_read_is_refused_for_it() {
+    let mut coordinator = client::<Timestamping>(&Group::new(1, Duration::from_millis(1)));
+    report(&mut coordinator, 5 * S);
+    assert!(reads_as_of(&mut coordinator, 1, 0) > 5 * S);
+    let told = act(&mut coordinator, 0, |coordinator, cx| {
+        let reason = Refusal::ClockSkew { ahead_us: 5_000_000 };
+        for (shard, number) in [(0, 2), (0, 1)] {
+            let unread = Message::Reply(Reply::Unread { number, reason: reason.clone() });
+            coordinator.on_message(NodeId::replica(shard, 0), unread, cx);
+        }
+    });
+    // It begins anew. This client's clock is not to blame.
+    let aborted = Outcome::Aborted { conflicts: Vec::new() };
+    assert_eq!(told, [(TxnId(1), Output::Outcome(aborted))]);
+    assert!(reads_as_of(&mut coordinator, 2, 0) < S);
+}
+
+/// A read of the past is refused that names the version of a transaction of the same client.
+#[test]
+fn a_read_that_is_refused_says_nothing_of_the_transaction_with_its_version() {
+    let mut coordinator = client::<Timestamping>(&Group::new(1, Duration::from_millis(1)));
+    let key = Key::from("x");
+    let get = Operation::Get { key: key.clone(), for_update: false };
+    let operations = vec![Operation::Begin { only_reads: false }, get];
+    let at = version_of(&mut coordinator, (1, 0), operations);
+    act(&mut coordinator, 0, |coordinator, cx| {
+        coordinator.on_operation(TxnId(2), Operation::GetAt { key, at }, cx);
+        coordinator.on_operation(TxnId(3), Operation::Inquire { version: at }, cx);
+    });
+    let mut unread = |shard, number| {
+        act(&mut coordinator, 0, |coordinator, cx| {
+            let reason = Refusal::Late { from_us: NOW_US };
+            let unread = Message::Reply(Reply::Unread { number, reason });
+            coordinator.on_message(NodeId::replica(shard, 0), unread, cx);
+        })
+    };
+    assert_eq!(unread(0, 2), [], "no such question");
+    assert_eq!(unread(0, 1), [(TxnId(2), Output::Past(Past::Forgotten))]);
+    assert_eq!(unread(0, 1), []);
 }
 
 fn forge_for<C: Control>() {

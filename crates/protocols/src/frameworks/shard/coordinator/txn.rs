@@ -80,9 +80,9 @@ impl Txn {
         }
     }
 
-    /// Whether it has sent something to a shard.
+    /// Whether a shard may have a part of it.
     pub(super) fn concerns(&self, shard: u16) -> bool {
-        self.snapshot.is_some() || self.shards.contains_key(&shard)
+        self.shards.contains_key(&shard)
     }
 
     /// Whether its outcome no longer depends on its program.

@@ -172,6 +172,7 @@ impl<C: Control> Leader<C> {
             | Reply::Registered { .. }
             | Reply::Ended(_)
             | Reply::Snapshot { .. }
+            | Reply::Unread { .. }
             | Reply::Follow { .. } => {}
         }
     }

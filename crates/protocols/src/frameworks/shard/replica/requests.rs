@@ -278,9 +278,8 @@ impl<C: Control> Leader<C> {
             _ => return None, // No client sends this request.
         }
         if let AsOf::Time(txn) = request.as_of {
-            if let Some(us) = self.reads_ahead(txn, common, cx) {
-                self.parked.insert_until(us, request);
-                self.watch_clock(common, cx);
+            if C::GROUPS_DECIDE && txn.timestamp_us > common.clock(cx).latest_us {
+                self.wait_to_read(txn.timestamp_us, request, common, cx);
                 return None;
             }
             match self.admission(txn, common, cx) {
@@ -290,8 +289,8 @@ impl<C: Control> Leader<C> {
                 Admission::Unclear => return None,
                 Admission::Skewed { ahead_us } => {
                     // It only reads, so the refusal need not be permanent.
-                    let reason = Refusal::ClockSkew { ahead_us };
-                    cx.send(request.from, Message::Reply(Reply::Refused { txn, reason }));
+                    let (number, reason) = (request.number, Refusal::ClockSkew { ahead_us });
+                    cx.send(request.from, Message::Reply(Reply::Unread { number, reason }));
                     return None;
                 }
             }
@@ -323,24 +322,34 @@ impl<C: Control> Leader<C> {
                 let reply = Reply::Snapshot { number, known, clock_us, found: Err(unseen) };
                 cx.send(from, Message::Reply(reply));
             }
-            (Glanced::Refused(_), AsOf::Time(txn)) => {
+            (Glanced::Refused(_), AsOf::Time(_)) => {
                 // All versions are kept that a transaction could read that is not late.
                 let reason = Refusal::Late { from_us: common.table.window().from_us };
-                cx.send(from, Message::Reply(Reply::Refused { txn, reason }));
+                cx.send(from, Message::Reply(Reply::Unread { number, reason }));
             }
         }
         None
     }
 
-    /// If a read is at a time that is still to come, by a clock that is uncertain: the time that has to be over before it
-    /// can be answered. It is admitted only then. Otherwise it would move the window ahead, and all transactions of the next
-    /// leader would have to begin after it. Transactions that commit later would have to as well, and wait for their moments.
-    fn reads_ahead(&self, txn: Version, common: &Common, cx: &Cx<'_, C>) -> Option<u64> {
-        let ClockInterval { earliest_us, latest_us } =
-            C::GROUPS_DECIDE.then(|| common.clock(cx))?;
-        let us = txn.timestamp_us;
-        let can_wait = us > latest_us && us <= latest_us.saturating_add(self.windows.bound_us());
-        can_wait.then(|| us.saturating_sub(latest_us - earliest_us))
+    /// A read is at a time that is still to come, by a clock that is uncertain. It waits until it may be that time, and is
+    /// admitted only then. Otherwise it would move the window ahead, and the next leader's transactions would have to begin
+    /// after it. So would those that commit here later, and wait for their moments. If the time is too far ahead, the client
+    /// asks again.
+    fn wait_to_read(
+        &mut self,
+        us: u64,
+        request: SnapshotRequest,
+        common: &Common,
+        cx: &mut Cx<'_, C>,
+    ) {
+        let ClockInterval { earliest_us, latest_us } = common.clock(cx);
+        if us > latest_us.saturating_add(self.windows.bound_us()) {
+            let ahead_us = us.saturating_sub(latest_us).cast_signed();
+            let (number, reason) = (request.number, Refusal::ClockSkew { ahead_us });
+            return cx.send(request.from, Message::Reply(Reply::Unread { number, reason }));
+        }
+        self.parked.insert_until(us.saturating_sub(latest_us - earliest_us), request);
+        self.watch_clock(common, cx);
     }
 
     /// Answers read-only transactions that waited for others to end, or for a time.

@@ -260,7 +260,7 @@ fn a_reader_without_a_part_began_before_a_time_that_is_in_the_log() {
     let bound_us = Settings::default().clock_bound_ms * 1000;
     let late = bound_us + after_us;
     let reason = Refusal::ClockSkew { ahead_us: late as i64 };
-    assert_eq!(bench.glance(late), [Reply::Refused { txn: txn(late), reason }]);
+    assert_eq!(bench.glance(late), [Reply::Unread { number: 7, reason }]);
     assert_eq!(bench.window(), window);
 }
 

@@ -15,11 +15,13 @@ impl Recovery {
             }
             match instance.choose(None, self.rules) {
                 Choice::Open | Choice::Unresolved => return,
-                Choice::Doubtful(..) => {
+                Choice::Doubtful(eid, contents) => {
+                    let participants = &contents.participants;
                     if instance.doubts_for_the_first_time() {
                         actions.push(Action::Ask(home));
+                        participants[1..].iter().for_each(|other| self.ask(*other, actions));
                     }
-                    return;
+                    return self.go_on_in_doubt(eid, participants, actions);
                 }
                 Choice::Commit(eid, contents) => instance.propose(Proposed::Commit(eid, contents)),
                 Choice::Abandon => instance.propose(Proposed::Abandon(u32::MAX)),

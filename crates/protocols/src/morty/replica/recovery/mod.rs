@@ -184,10 +184,8 @@ impl Recovery {
             Some(_) => None,
         };
         match &self.stage {
-            Stage::Home => {
-                let home = self.instances.get_key_value(&self.home);
-                actions.extend(home.and_then(unfinished));
-            }
+            // Home's and, if home is in doubt, those of the others.
+            Stage::Home => actions.extend(self.instances.iter().filter_map(unfinished)),
             Stage::Others(_, contents) => {
                 let others = contents.participants[1..].iter();
                 let others = others.filter_map(|other| self.instances.get_key_value(other));
@@ -401,9 +399,9 @@ impl Recovery {
     fn doubtful(&self, partition: u16) -> Option<LateVote> {
         let instance = self.instances.get(&partition)?;
         let (eid, contents) = match &self.stage {
-            Stage::Home => instance.doubtful(None, self.rules)?,
+            Stage::Home if partition == self.home => instance.doubtful(None, self.rules)?,
             Stage::Others(eid, _) => instance.doubtful(Some(*eid), self.rules)?,
-            Stage::Own(_) | Stage::Yields(_) | Stage::Over => return None,
+            Stage::Home | Stage::Own(_) | Stage::Yields(_) | Stage::Over => return None,
         };
         Some(LateVote { eid, contents })
     }

@@ -22,6 +22,33 @@ impl Recovery {
         self.go_on_at_others(actions);
     }
 
+    /// Home is in doubt. If another participant abandons the execution, it commits nowhere, whatever home would choose.
+    pub(super) fn go_on_in_doubt(
+        &mut self,
+        eid: u32,
+        participants: &[u16],
+        actions: &mut Vec<Action>,
+    ) {
+        for partition in &participants[1..] {
+            let instance = self.instances.entry(*partition).or_default();
+            if instance.proposed().is_none()
+                && instance.choose(Some(eid), self.rules) == Choice::Abandon
+            {
+                instance.propose(Proposed::Abandon(eid));
+                actions.push(Action::Propose(*partition));
+            }
+            if let Some(Proposed::Abandon(_)) = instance.decided(self.rules.quorums.majority) {
+                return self.end_nowhere(eid, participants, actions);
+            }
+        }
+    }
+
+    /// One of the participants has decided to abandon the execution, so it commits in none.
+    fn end_nowhere(&mut self, eid: u32, participants: &[u16], actions: &mut Vec<Action>) {
+        let nothing = participants.iter().map(|partition| (*partition, None));
+        self.end(nothing.collect(), eid, actions);
+    }
+
     /// Continues as far as the answers of the other participants' replicas allow.
     pub(super) fn go_on_at_others(&mut self, actions: &mut Vec<Action>) {
         let Stage::Others(eid, home_contents) = &self.stage else { return };
@@ -40,10 +67,7 @@ impl Recovery {
                     ends.push((*partition, Some(contents.clone())))
                 }
                 // The transaction commits nowhere, whatever the others decide.
-                Some(Proposed::Abandon(_)) => {
-                    let nothing = participants.iter().map(|partition| (*partition, None));
-                    return self.end(nothing.collect(), eid, actions);
-                }
+                Some(Proposed::Abandon(_)) => return self.end_nowhere(eid, participants, actions),
             }
         }
         if ends.len() == participants.len() {

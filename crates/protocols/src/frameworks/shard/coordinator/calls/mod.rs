@@ -549,6 +549,7 @@ impl<C: Control> CallCoordinator<C> {
             Reply::Executed(_)
             | Reply::Prepared { .. }
             | Reply::Snapshot { .. }
+            | Reply::Unread { .. }
             | Reply::Set { .. }
             | Reply::Installed { .. }
             | Reply::Follow { .. } => {}

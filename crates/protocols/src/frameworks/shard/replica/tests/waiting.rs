@@ -54,7 +54,8 @@ fn a_read_ahead_of_the_clock_waits_for_it_and_is_not_admitted_before() {
     assert_eq!(bench.glance(furthest_us), []);
     assert_eq!(bench.window(), before);
     let told = bench.glance(furthest_us + 1);
-    let is_refused = matches!(told[..], [Reply::Refused { reason: Refusal::ClockSkew { .. }, .. }]);
+    let is_refused =
+        matches!(told[..], [Reply::Unread { number: 7, reason: Refusal::ClockSkew { .. } }]);
     assert!(is_refused, "{told:?}");
     // It can be answered as soon as it may be that time, for it has no writers to wait for.
     let may_be_us = furthest_us - uncertain_us;
