@@ -338,7 +338,7 @@ impl Transactions {
     /// Carries out a decision, and forgets everything that was kept while the transaction was open (000 §4.4, "Decide
     /// Garbage Collection"). Returns the transactions that waited for it.
     pub(super) fn carry_out(&mut self, version: Version, end: End, state: &mut State) -> Waiters {
-        let State { keys, settled, .. } = state;
+        let State { keys, settled, progress, .. } = state;
         let undecided = self.open.remove(&version).unwrap_or_default();
         self.watch.remove(version);
         let prepared = undecided.execution.as_ref().filter(|execution| execution.is_prepared());
@@ -346,7 +346,7 @@ impl Transactions {
         let commits =
             |execution: &&Execution| matches!(end, End::Committed(eid, _) if eid == execution.eid);
         let committed = prepared.filter(commits);
-        let settled_below = keys.stored();
+        let settled_below = progress.watermark();
         if let Some(execution) = prepared {
             for (place, read) in execution.reads.iter().zip(&execution.contents.reads) {
                 let (_, record) = keys.at(*place);

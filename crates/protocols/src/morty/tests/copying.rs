@@ -1,7 +1,7 @@
 //! Replicas that copy another one's store.
 
-use super::by_hand::{contents, version};
-use super::world::{SECOND, World, digest, n, run_asked_for};
+use super::by_hand::{contents, prepare, version};
+use super::world::{SECOND, World, digest, n, run_asked_for, votes};
 use super::*;
 use crate::morty::message::Holds;
 
@@ -187,4 +187,51 @@ fn what_was_copied_is_not_overwritten_by_what_is_being_settled() {
         let others = ["f0 0", "f4 69"].map(|key| world.read(n(0), key));
         assert_eq!(others, [(); 2].map(|()| Some(Value::from("1"))), "restarted: {restarts}");
     }
+}
+
+/// It has voted for a delete, and the copy says that it is settled, so the delete is forgotten. Under validation, someone who
+/// has found what was deleted must not have its vote.
+#[test]
+fn who_copies_does_not_vote_for_who_has_found_what_a_delete_in_the_copy_has_deleted() {
+    let group = Group::new(3, Duration::from_millis(1));
+    let mut world = World::of_options(group, crate::tapir::OPTIONS);
+    let [first, delete] = [20, 21].map(|at| version(at * SECOND, 0));
+    world.now = 22 * SECOND;
+    world.commit(&[1, 2], first, &contents(&[], &[("k", "a")]));
+    world.commit(&[0, 1], delete, &contents(&[], &[("k", "")]));
+    world.now = 100 * SECOND;
+    world.settle_below(n(1), 80 * SECOND, digest(&[first, delete]));
+    world.network.clear();
+    let reader = version(100 * SECOND, 5);
+    let vote = |world: &mut World, reader: Version| {
+        let what = contents(&[("k", first)], &[("y", "1")]);
+        votes(&world.tell(reader.coordinator, n(0), prepare(reader, 0, &what)))
+    };
+    // n1 says what is settled, and n0 copies it page by page.
+    let merged = digest(&[first, delete]);
+    let finished = Truncating::TruncationFinished { upto: 80 * SECOND, merged };
+    let asked = world.tell(n(1), n(0), Message::Truncating(finished));
+    world.network.extend(asked);
+    let is_last = |message: &Message| {
+        matches!(message, Message::CatchingUp(CatchingUp::Scanned { next: None, .. }))
+    };
+    let mut shortened = 0;
+    for _ in 0..200 {
+        let Some((from, to, mut message)) = world.network.pop_front() else { break };
+        if to == n(0) && is_last(&message) {
+            // The last page turns out to be followed by another one, which is late.
+            let Message::CatchingUp(CatchingUp::Scanned { next, .. }) = &mut message else {
+                continue;
+            };
+            *next = Some(Key::from("k"));
+            shortened += 1;
+        }
+        world.deliver((from, to, message));
+        world.network.retain(|(_, to, _)| !to.is_coordinator());
+        if shortened == 2 {
+            break;
+        }
+    }
+    assert_eq!(shortened, 2, "the first page is asked for twice");
+    assert_eq!(vote(&mut world, reader), [Vote::AbandonTentative]);
 }
