@@ -217,13 +217,6 @@ pub enum Reply {
         /// The results, in the order of the keys.
         found: Result<Vec<Found>, Unseen>,
     },
-    /// A read as of a time can't be answered. Says nothing of the transaction that has that time as its version.
-    Unread {
-        /// Identifies the request.
-        number: u64,
-        /// Why.
-        reason: Refusal,
-    },
     /// The sender no longer leads. Another replica of its shard leads, or will lead.
     Follow {
         /// The other replica.
@@ -262,6 +255,13 @@ pub enum Reply {
     Installed {
         /// Its version.
         version: u64,
+    },
+    /// A read as of a time can't be answered. Says nothing of the transaction that has that time as its version.
+    Unread {
+        /// Identifies the request.
+        number: u64,
+        /// Why.
+        reason: Refusal,
     },
 }
 

@@ -1,5 +1,7 @@
 //! Replicas that copy another one's store.
 
+use serried_parts::{Committed, WriteId, encode_versions};
+
 use super::by_hand::{contents, prepare, version};
 use super::world::{SECOND, World, digest, n, run_asked_for, votes};
 use super::*;
@@ -219,10 +221,13 @@ fn who_copies_does_not_vote_for_who_has_found_what_a_delete_in_the_copy_has_dele
     for _ in 0..200 {
         let Some((from, to, mut message)) = world.network.pop_front() else { break };
         if to == n(0) && is_last(&message) {
-            // The last page turns out to be followed by another one, which is late.
-            let Message::CatchingUp(CatchingUp::Scanned { next, .. }) = &mut message else {
+            // Its peer still has the delete. Another page follows, which is late.
+            let Message::CatchingUp(CatchingUp::Scanned { entries, next, .. }) = &mut message
+            else {
                 continue;
             };
+            let deleted = Committed { id: WriteId { version: delete, tag: 1 }, value: None };
+            *entries = vec![(Key::from("k"), Some(encode_versions(&[deleted])))];
             *next = Some(Key::from("k"));
             shortened += 1;
         }
