@@ -558,11 +558,19 @@ impl NodeConfiguration {
                 );
                 return Err(wrong(format!("keyspace `{name}`: {advice}")));
             }
-            if keyspace.settings.election_timeout_ms == 0 {
-                let advice = "`election_timeout_ms` is 0: choose 1 or more, 200 say";
-                return Err(wrong(format!("keyspace `{name}`: {advice}")));
+            let Settings { election_timeout_ms, recovery_after_ms, clock_bound_ms, .. } =
+                keyspace.settings;
+            for (setting, ms, usual) in [
+                ("election_timeout_ms", election_timeout_ms, 200),
+                ("recovery_after_ms", recovery_after_ms, 1000),
+                ("clock_bound_ms", clock_bound_ms, 2000),
+            ] {
+                if ms == 0 {
+                    let advice = format!("`{setting}` is 0: choose 1 or more, {usual} say");
+                    return Err(wrong(format!("keyspace `{name}`: {advice}")));
+                }
             }
-            let Settings { outcomes_ms, clock_bound_ms, .. } = keyspace.settings;
+            let outcomes_ms = keyspace.settings.outcomes_ms;
             let least = OUTCOMES_TO_CLOCK_BOUND.saturating_mul(clock_bound_ms);
             if entry.forgets_by_client_clocks && outcomes_ms < least {
                 return Err(wrong(format!(

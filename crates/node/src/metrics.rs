@@ -68,7 +68,7 @@ impl Exposed<'_> {
             ),
             (
                 "partitions_not_voting",
-                "Partitions that vote on nothing yet, as the node's clock was ahead.",
+                "Partitions that vote on nothing yet, as clocks were ahead.",
                 status.not_voting.map_or(0.0, |not_voting| f64::from(not_voting.partitions)),
             ),
             (

@@ -150,7 +150,7 @@ impl Behind {
     }
 }
 
-/// The partitions of a node that vote on nothing yet: the node's clock was ahead, they have truncated by it, and a
+/// The partitions of a node that vote on nothing yet: clocks were ahead, they have truncated by them, and a
 /// replica never votes below a truncation. Until their clock has come there, they count as failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct NotVoting {
@@ -175,7 +175,7 @@ impl NotVoting {
         let NotVoting { partitions: some, remaining } = self;
         let seconds = remaining.as_secs();
         format!(
-            "does not vote in {some} of {partitions} partitions for another {seconds} s, as its clock was ahead: keep the \
+            "does not vote in {some} of {partitions} partitions for another {seconds} s, as clocks were ahead: keep the \
              other nodes running; if all of them vote, it votes sooner when it is started on an empty directory with --rejoin"
         )
     }
@@ -358,7 +358,7 @@ mod tests {
         let of = |seconds| NotVoting { partitions: 1, remaining: Duration::from_secs(seconds) };
         let both = of(3600).plus(of(9));
         let said = NodeStatus { not_voting: Some(both), ..status() }.serves().unwrap_err();
-        let words = "does not vote in 2 of 8 partitions for another 3600 s, as its clock was ahead";
+        let words = "does not vote in 2 of 8 partitions for another 3600 s, as clocks were ahead";
         assert!(said.starts_with(words) && said.contains("--rejoin"), "{said}");
     }
 }

@@ -157,10 +157,12 @@ fn what_no_node_can_work_with_is_refused_by_name() {
         let error = error_after("[limits]", &format!("[transport]\n{name} = 0\n[limits]"));
         assert!(error.contains(&format!("`{name}` is 0")), "{error}");
     }
-    let settings = "name = \"audit\"\nsettings = { election_timeout_ms = 0 }";
-    let error = error_after("name = \"audit\"", settings);
-    let what = "node.toml:12: keyspace `audit`: `election_timeout_ms` is 0";
-    assert!(error.starts_with(what), "{error}");
+    for setting in ["election_timeout_ms", "recovery_after_ms", "clock_bound_ms"] {
+        let settings = format!("name = \"audit\"\nsettings = {{ {setting} = 0 }}");
+        let error = error_after("name = \"audit\"", &settings);
+        let what = format!("node.toml:12: keyspace `audit`: `{setting}` is 0: choose 1 or more");
+        assert!(error.starts_with(&what), "{error}");
+    }
 }
 
 #[test]
