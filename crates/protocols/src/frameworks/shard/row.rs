@@ -122,9 +122,9 @@ pub(super) enum TxnState {
 }
 
 impl Installed {
-    /// How many bytes it takes, about.
+    /// How many bytes it takes, about. It is the same at all replicas, since it decides which versions they keep.
     fn bytes(&self) -> usize {
-        size_of::<Installed>() + self.value.as_ref().map_or(0, |value| value.as_bytes().len())
+        128 + self.value.as_ref().map_or(0, |value| value.as_bytes().len())
     }
 }
 
@@ -204,12 +204,17 @@ impl Row {
             }
             return;
         };
-        let new = match new.stamp > self.newest.stamp {
-            true => core::mem::replace(&mut self.newest, new),
-            false => new,
-        };
-        let place = self.older.versions.partition_point(|older| older.stamp > new.stamp);
-        self.older.insert(place, new);
+        if new.stamp > self.newest.stamp {
+            let overwritten = core::mem::replace(&mut self.newest, new);
+            self.older.insert(0, overwritten);
+        } else {
+            let place = self.older.versions.partition_point(|older| older.stamp > new.stamp);
+            if place == self.older.versions.len() {
+                // Versions that were later than this one may have been dropped. A read would overlook them if it found this.
+                return;
+            }
+            self.older.insert(place, new);
+        }
         // A read as of `kept_us` returns the newest version before it, so none that is older.
         while let Some(place) = self.older.versions.len().checked_sub(1) {
             let later = place.checked_sub(1).map(|place| &self.older.versions[place]);
@@ -300,6 +305,28 @@ mod tests {
             assert_eq!(count, if i < 16 { i + 2 } else { 16 }, "all, or the newest and 15 before");
         }
         assert_eq!(row.newest().stamp.us, 109);
+    }
+
+    /// A transaction with an early stamp commits after later versions were dropped.
+    #[test]
+    fn a_late_version_is_not_found_instead_of_those_that_were_dropped() {
+        let large = Some(Value::from(vec![7; 1 << 20]));
+        let mut row = Row::default();
+        row.prepare(0, txn(5), &item(5, None));
+        row.prepare(1, txn(99), &item(99, None));
+        for i in 1..=30 {
+            let (slot, us) = (2 * i, 10 + i);
+            let write = Some(Written { value: large.clone(), at: Stamp::assigned(txn(us)) });
+            row.prepare(slot, txn(us), &Item { key: Key::from("x"), read: None, write });
+            row.decide(slot + 1, txn(us), Decision::Commit(Stamp::assigned(txn(us))), Some(0));
+        }
+        let kept = stamps(&row);
+        assert_eq!(kept, (25..=40).rev().collect::<Vec<u64>>());
+        let commit = |us| Decision::Commit(Stamp::assigned(txn(us)));
+        row.decide(70, txn(5), commit(5), Some(0));
+        assert_eq!(stamps(&row), kept, "a read as of 20 must not find that of 5");
+        row.decide(71, txn(99), Decision::Commit(Stamp { us: 35, txn: txn(99) }), Some(0));
+        assert!(stamps(&row).iter().filter(|us| **us == 35).count() == 2, "one between others is");
     }
 
     #[test]

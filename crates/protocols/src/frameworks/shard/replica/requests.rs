@@ -343,7 +343,8 @@ impl<C: Control> Leader<C> {
         cx: &mut Cx<'_, C>,
     ) {
         let ClockInterval { earliest_us, latest_us } = common.clock(cx);
-        if us > latest_us.saturating_add(self.windows.bound_us()) {
+        let is_certain = common.time(cx).is_some();
+        if is_certain && us > latest_us.saturating_add(self.windows.bound_us()) {
             let ahead_us = us.saturating_sub(latest_us).cast_signed();
             let (number, reason) = (request.number, Refusal::ClockSkew { ahead_us });
             return cx.send(request.from, Message::Reply(Reply::Unread { number, reason }));

@@ -284,9 +284,13 @@ impl Recoveries {
     /// The timer of a recovery has fired: nothing was answered for a while.
     pub(super) fn go_on(&mut self, version: Version, setup: &Setup, cx: &mut Cx) -> Next {
         let Some(recovery) = self.all.get_mut(&version) else { return Next::Wait };
-        // Some replicas have forgotten the transaction, and the others do not know enough.
-        if recovery.instances.values().any(|instance| instance.forgotten_by().is_some()) {
-            let own = recovery.own;
+        // Some replicas have forgotten the transaction, and the others do not know enough. As long as home is in doubt, the
+        // other participants are only asked whether they abandon it.
+        let (own, home) = (recovery.own, recovery.home);
+        let is_at_home = matches!(recovery.stage, Stage::Home);
+        let counts = |partition: u16| !is_at_home || partition == own || partition == home;
+        let mut asked = recovery.instances.iter().filter(|(partition, _)| counts(**partition));
+        if asked.any(|(_, instance)| instance.forgotten_by().is_some()) {
             let member = recovery.instances.get(&own).and_then(Instance::forgotten_by);
             self.give_up(version, cx);
             return Next::GiveUp(member.map(|member| NodeId::replica(own, member)));
