@@ -367,11 +367,15 @@ impl Coordinator {
         self.conclude(version, Some(Decision::Abort), Outcome::Aborted { conflicts }, cx);
     }
 
-    /// A vote on a transaction that has ended: the replica that it has read from may have been the last
-    /// to vote, and would have committed it.
+    /// A vote on a transaction that has aborted: the replica that it has read from may have been the last to vote, and does
+    /// not know what was in the way.
     fn on_late_vote(&mut self, from: NodeId, version: Version, eid: u32, vote: Vote, cx: &mut Cx) {
         let asked = self.group.choice(from.partition(), self.preferred) == from;
-        if asked && vote == Vote::Commit && self.aborted_without_it == Some((version, eid)) {
+        let is_behind = match self.options.control {
+            Control::Ordering => vote == Vote::Commit,
+            Control::Validation => vote != Vote::AbandonFinal,
+        };
+        if asked && is_behind && self.aborted_without_it == Some((version, eid)) {
             self.aborted_without_it = None;
             self.note_behind(cx);
         }

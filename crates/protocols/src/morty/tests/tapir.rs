@@ -472,20 +472,48 @@ fn a_client_stays_with_a_replica_that_knows_of_the_conflicts() {
     }
 }
 
-/// A transaction of the first client reads, and is aborted because this replica knows of a conflict. Returns which replica
-/// it has read from.
-fn aborts_after_reading(net: &mut Net, knows: usize) -> NodeId {
+#[test]
+fn a_client_also_leaves_a_replica_whose_votes_come_when_the_transactions_have_aborted() {
+    for (late, stays) in
+        [(Vote::AbandonTentative, false), (Vote::Commit, false), (Vote::AbandonFinal, true)]
+    {
+        let mut net = tapir(1);
+        for number in 0..10 {
+            let asked = reads_from(&mut net);
+            assert_eq!(asked, n(usize::from(number == 9 && !stays)), "{number} {late:?}");
+            net.settle();
+            net.commit(0, &["x"], &[("x", "1")]);
+            net.hear();
+            let version = *versions(&mut net, 0).last().unwrap();
+            vote_on_first(&mut net, &[(1, Vote::AbandonFinal, None)]);
+            assert_eq!(net.told(0).last().unwrap(), "aborted over [\"x\"]");
+            let reply = Reply::PrepareReply { version, eid: 0, vote: late, conflict: None };
+            net.deliver((n(0), coordinator_id(0), Message::Reply(reply)));
+            net.network.clear();
+        }
+    }
+}
+
+/// The first client reads in a new transaction. Returns which replica it asks.
+fn reads_from(net: &mut Net) -> NodeId {
     net.get(0, "x");
     let asked = net.network.iter().find_map(|(_, to, message)| {
         matches!(message, Message::Request(Request::Get { .. })).then_some(*to)
     });
+    asked.expect("it reads")
+}
+
+/// A transaction of the first client reads, and is aborted because this replica knows of a conflict. Returns which replica
+/// it has read from.
+fn aborts_after_reading(net: &mut Net, knows: usize) -> NodeId {
+    let asked = reads_from(net);
     net.settle();
     net.commit(0, &["x"], &[("x", "1")]);
     let votes = [(0, Vote::AbandonTentative, None), (knows, Vote::AbandonFinal, None)];
     vote_on_first(net, &votes[votes.len() - 1 - knows..]);
     assert_eq!(net.told(0).last().unwrap(), "aborted over [\"x\"]");
     net.network.clear();
-    asked.expect("it reads")
+    asked
 }
 
 #[test]

@@ -105,6 +105,19 @@ fn a_late_vote_is_durable_and_its_coordinator_does_not_receive_it() {
 }
 
 #[test]
+fn a_replica_that_has_entered_a_recoverers_view_does_not_vote_for_the_coordinator() {
+    for (mutation, expected) in
+        [(Mutated::NONE, vec![]), (Mutated::by(Mutation::LatePrepare), vec![Vote::Commit])]
+    {
+        let (mut world, [t, _]) = (five(mutation), conflicting());
+        let view = View { round: 1, recoverer: n(0) };
+        let asks = Recovering::PaxosPrepare { version: t.0, view, vote_on: None };
+        world.tell(n(0), n(2), Message::Recovering(asks));
+        assert_eq!(ask(&mut world, &[2], &t), expected);
+    }
+}
+
+#[test]
 fn a_replica_that_has_accepted_to_abandon_a_transaction_does_not_vote_for_it_later() {
     let (mut world, [t, _]) = (five(Mutated::NONE), conflicting());
     world.tell(t.0.coordinator, n(2), finalize(t.0, 0, Proposal::Abandon));
