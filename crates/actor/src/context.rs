@@ -182,6 +182,11 @@ impl<'a, A: Actor> Context<'a, A> {
         }
     }
 
+    /// Whether this node is watched. It saves work that an observation needs before [`Context::observe`].
+    pub fn is_observed(&self) -> bool {
+        self.observations.is_some()
+    }
+
     /// Reports that the actor drops the present message because no correct sender can have sent it: it is damaged or
     /// forged. `why` names the sender. A node logs this. The simulator fails unless messages were forged on
     /// purpose.

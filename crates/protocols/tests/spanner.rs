@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use serried_actor::{Settings, Timestamp};
+use serried_actor::{Observation, Settings, Timestamp};
 use serried_model::transactions::Ending;
-use serried_model::{Geography, NodeId, Version};
+use serried_model::{Geography, Key, NodeId, Version};
 use serried_protocols::frameworks::shard::{Message, Reply, Request};
 use serried_protocols::spanner::Spanner;
 use serried_session::{Transaction, TransactionError, TransactionKeyspace};
@@ -298,6 +298,54 @@ fn a_read_as_of_a_later_time_waits_for_it() {
             assert!(took > least && took < least * 2, "{took:?}");
         });
         cluster.run_until_done(LIMIT).unwrap();
+    }
+}
+
+/// `serried windows` shows what replicas observe.
+#[test]
+fn each_replica_observes_what_commits_and_what_it_has_read() {
+    let mut cluster = Cluster::<Spanner>::new(configuration(1));
+    let observed: Arc<Mutex<Vec<(NodeId, Observation)>>> = Arc::default();
+    let tell = observed.clone();
+    cluster.watch(Box::new(move |_, node, observation| {
+        tell.lock().unwrap().push((node, observation));
+    }));
+    let keyspace = cluster.keyspace(0);
+    let versions: Arc<Mutex<Vec<Version>>> = Arc::default();
+    let began = versions.clone();
+    cluster.spawn(0, async move {
+        let first = write(&keyspace, "first").await;
+        let program = |txn: Transaction| async move {
+            txn.get("alice").await?;
+            txn.put("alice", "second");
+            Ok(())
+        };
+        let second = keyspace.transact(program).await.expect("nothing is in its way").version;
+        began.lock().unwrap().extend([first, second]);
+    });
+    cluster.run_until_done(LIMIT).unwrap();
+    cluster.run_until(cluster.now() + Duration::from_secs(1));
+    let (versions, observed) = (versions.lock().unwrap(), observed.lock().unwrap());
+    let [first, second] = versions[..] else { panic!("{versions:?}") };
+    let [alice, bob] = ["alice", "bob"].map(Key::from);
+    let written =
+        |key: &Key, version| Observation::Written { key: key.clone(), version, revision: 0 };
+    let both = vec![alice.clone(), bob.clone()];
+    let expected = [
+        written(&alice, first),
+        written(&bob, first),
+        Observation::Committed { version: first, reads: Vec::new(), writes: both },
+        written(&alice, second),
+        Observation::Committed {
+            version: second,
+            reads: vec![(alice.clone(), first)],
+            writes: vec![alice],
+        },
+    ];
+    for member in 0..3 {
+        let here = observed.iter().filter(|(node, _)| *node == NodeId(member));
+        let here: Vec<_> = here.map(|(_, observation)| observation.clone()).collect();
+        assert_eq!(here, expected, "{member}");
     }
 }
 

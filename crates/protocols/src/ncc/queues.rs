@@ -321,6 +321,7 @@ impl<const READ_ONLY: bool> Control for Queues<READ_ONLY> {
     };
     const GUARANTEE: Guarantee = Guarantee::StrictSerializable;
     const ROUNDS: Rounds = Rounds::Combined;
+    const READS_COMMITTED: bool = false;
     const SNAPSHOTS: Snapshots = if READ_ONLY { Snapshots::OfKnown } else { Snapshots::Never };
 
     fn new(mutation: Mutated<Mutation>) -> Self {

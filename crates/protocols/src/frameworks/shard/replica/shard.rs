@@ -1,14 +1,14 @@
 //! A shard at one of its replicas: the state built from its log, and the leader's state if this
 //! replica leads.
 
-use serried_actor::{ClockInterval, Group, Settings, Store};
-use serried_model::{Key, NodeId};
+use serried_actor::{ClockInterval, Group, Observation, Settings, Store};
+use serried_model::{Key, NodeId, Version};
 use serried_parts::Cells;
 
 use super::super::Mutation;
 use super::super::control::Control;
 use super::super::horizon::Horizon;
-use super::super::message::{AdmissionWindow, Entry, Led, Message, Reply, Request};
+use super::super::message::{AdmissionWindow, Decision, Entry, Led, Message, Reply, Request};
 use super::super::row::Cell;
 use super::super::sound;
 use super::super::table::Table;
@@ -106,6 +106,30 @@ impl Common {
     /// Whether a time is certainly over.
     pub(super) fn is_over<C: Control>(&self, us: u64, cx: &Cx<'_, C>) -> bool {
         self.clock(cx).earliest_us > us
+    }
+
+    /// Reports how a prepared transaction ends, before its end is applied. Nobody could read its writes before that.
+    fn observe_end<C: Control>(
+        &mut self,
+        (txn, decision): (Version, Decision),
+        keys: &[Key],
+        cx: &mut Cx<'_, C>,
+    ) {
+        let Decision::Commit(at) = decision else {
+            return cx.observe(|| Observation::Aborted { version: txn });
+        };
+        // One that has only read may hold at the stamp of another.
+        let version = if at.txn == txn { at.version() } else { txn };
+        let (mut reads, mut writes) = (Vec::new(), Vec::new());
+        for key in keys {
+            let Some(item) = self.table.row(key, cx.store()).item(key, txn) else { continue };
+            reads.extend(item.read.map(|read| (key.clone(), read.version())));
+            writes.extend(item.write.map(|_| key.clone()));
+        }
+        for key in &writes {
+            cx.observe(|| Observation::Written { key: key.clone(), version, revision: 0 });
+        }
+        cx.observe(|| Observation::Committed { version, reads, writes });
     }
 
     /// Asks the other replicas for the times of their clocks, unless it has asked recently.
@@ -306,6 +330,12 @@ impl<C: Control> StateMachine<super::Replica<C>> for Shard<C> {
         let entry = led.map(|led| &led.entry);
         if let Some(part) = entry.and_then(Entry::part) {
             cx.charge(part.items.len());
+        }
+        if C::READS_COMMITTED
+            && cx.is_observed()
+            && let Some(Entry::Decide { txn, decision, keys }) = entry
+        {
+            self.common.observe_end((*txn, *decision), keys, cx);
         }
         self.common.table.apply((slot, position), led, cx.store());
         self.common.known = slot + 1;
