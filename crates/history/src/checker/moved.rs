@@ -267,9 +267,18 @@ impl MovedVersions {
         candidates.into_iter().map(choice).collect()
     }
 
-    /// The first choice, in the order of versions and candidates, that is not refuted. An optional version is left
-    /// without an owner only after all its candidates were tried.
+    /// The first choice that is not refuted. A version is left without an owner only if there is no choice in which all
+    /// have one: the verdict would be unknown.
     fn search(&self) -> Search {
+        match self.search_among(true) {
+            Search::Found(owners) => Search::Found(owners),
+            Search::Exhausted | Search::GivenUp => self.search_among(false),
+        }
+    }
+
+    /// The first choice, in the order of versions and candidates, that is not refuted. If `all_owned` is false, an optional
+    /// version is left without an owner after all its candidates were tried.
+    fn search_among(&self, all_owned: bool) -> Search {
         let mut owners = Vec::with_capacity(self.versions.len());
         let mut path = Vec::with_capacity(self.versions.len());
         let mut next = 0;
@@ -279,7 +288,7 @@ impl MovedVersions {
             };
             let owner = match version.candidates.get(next) {
                 Some(&candidate) => Some(candidate),
-                None if next == version.candidates.len() && version.optional => None,
+                None if next == version.candidates.len() && version.optional && !all_owned => None,
                 None => {
                     let Some(last) = path.pop() else { return Search::Exhausted };
                     owners.pop();

@@ -219,6 +219,22 @@ fn a_transaction_without_a_version_may_own_an_unowned_one() {
     script().ok_at(20, [found(2, 1), found(1, 1)], &[15, 15]).assert_serializable();
 }
 
+/// Of two versions, one may also belong to a transaction without a version. After a violation elsewhere, another choice must
+/// not take the only candidate away from it.
+#[test]
+fn another_choice_gives_each_version_an_owner_if_one_can() {
+    Script::default()
+        .info_at(10, [delete(1), delete(2)])
+        .info_at(13, [delete(1), delete(3)])
+        .info([delete(2), delete(8)])
+        .ok_at(20, [found(1, 5)], &[16])
+        .ok_at(21, [found(2, 6)], &[12])
+        .info_at(30, [delete(5), delete(6)])
+        .info_at(31, [delete(5), delete(7)])
+        .ok_at(40, [found(5, 7), found(6, 9)], &[35, 0])
+        .assert_serializable();
+}
+
 #[test]
 fn too_many_choices_leave_the_verdict_open() {
     let verdict = |candidates| {
