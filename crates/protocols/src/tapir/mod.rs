@@ -84,7 +84,8 @@
 //! - A replica that has stopped for a truncation above `t` does not vote for it, neither late nor otherwise: its record may
 //!   have been merged without `t`. Recoverers ask at once when they are in doubt, and truncations stop above `t` much later
 //!   ([`Settings::truncation_lag_ms`]). If no majority was up meanwhile, and then exactly `f + 1` replicas are, `t` may remain
-//!   in doubt until one more is up, and truncations of its partition with it.
+//!   in doubt until one more is up, and truncations of its partition with it. If the others have lost their disks, that is for
+//!   good, as their replacements take part only after the truncation (seed 11,877 of the suite with blind writes).
 //! - It ends. Suppose that `t` and `u` conflict and that both are in doubt, with the answers of the same `a >= f + 1`
 //!   replicas. At most `⌊f/2⌋` of these are against `t`, so at least `a - ⌊f/2⌋` have voted for it, and as many for `u`.
 //!   No replica has both prepared, so `2a - 2⌊f/2⌋ <= a`, which contradicts `a >= f + 1`. So once all replicas that are up
