@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use serried_actor::{Observation, Settings, Timestamp};
+use serried_actor::{Group, Observation, Settings, Timestamp};
 use serried_model::transactions::Ending;
 use serried_model::{Geography, Key, NodeId, Version};
 use serried_protocols::frameworks::shard::{Message, Reply, Request};
@@ -239,12 +239,15 @@ fn a_read_of_the_past_that_is_refused_does_not_abort_a_transaction_of_that_versi
     let settings = Settings { history_ms: 0, ..settings };
     let mut cluster = Cluster::<Spanner>::new(Configuration { settings, ..configuration(3) });
     let (keyspace, other) = (cluster.keyspace(0), cluster.keyspace(1));
-    // In another shard than that of the first key that is written, which decides.
-    let decides = cluster.configuration().clone();
-    let group = serried_actor::Group::new(3, Duration::ZERO).with_partitions(decides.partitions);
-    let shard = |key: &str| group.partition_of(&key.into());
-    let mut names = (0..).map(|number| format!("key{number}"));
-    let key = names.find(|key| shard(key) != shard("alice").min(shard("bob"))).unwrap();
+    // The transaction writes in the first two shards, of which the first decides. The overwritten key is in the second.
+    let group = Group::new(3, Duration::ZERO).with_partitions(3);
+    let keys_of = |shard| {
+        let names = (0..).map(|number| format!("key{number}"));
+        names.filter(move |name| group.partition_of(&name.as_str().into()) == shard)
+    };
+    let first_key = keys_of.clone()(0).next().unwrap();
+    let [second_key, key] = keys_of(1).take(2).collect::<Vec<_>>().try_into().unwrap();
+    let written = [first_key, second_key];
     let overwritten = key.clone();
     cluster.spawn(1, async move {
         other.sleep_until(at_ms(2500)).await;
@@ -258,19 +261,20 @@ fn a_read_of_the_past_that_is_refused_does_not_abort_a_transaction_of_that_versi
     cluster.spawn(0, async move {
         first.sleep_until(at_ms(2000)).await;
         let sleeps = first.clone();
+        let both = written.clone();
         let program = move |txn: Transaction| {
-            let (sleeps, began) = (sleeps.clone(), began.clone());
+            let (sleeps, began, both) = (sleeps.clone(), began.clone(), both.clone());
             async move {
-                txn.get_many(["alice", "bob"]).await?;
+                txn.get_many(both.clone()).await?;
                 began.lock().unwrap().push(txn.version().expect("it has read"));
                 sleeps.sleep_until(at_ms(7000)).await;
-                txn.put("alice", "new");
-                txn.put("bob", "new");
+                both.into_iter().for_each(|key| txn.put(key, "new"));
                 Ok(())
             }
         };
         first.transact(program).await.expect("nothing is in its way");
-        assert_eq!(read(&first).await.as_deref(), Some("new"));
+        let found = first.get_many(written).await.unwrap();
+        assert_eq!(found, [Some("new".into()), Some("new".into())]);
     });
     cluster.run_until(at_ms(7100));
     let version = runs.lock().unwrap()[0];

@@ -93,7 +93,7 @@ pub trait Control: Debug + Send + Sized + 'static {
     /// it takes effect is certainly over (*commit wait*). Read-only transactions without parts then read as of the latest time
     /// that it can be when they begin. If this is false, the client decides, and waits for no clock.
     const GROUPS_DECIDE: bool = false;
-    /// Whether nobody reads what a transaction writes before its end is in the log. Then each replica reports to who watches it
+    /// Whether nobody reads what a transaction writes before its end is in the log. Then each replica that is watched reports
     /// what commits ([`serried_actor::Observation`]).
     const READS_COMMITTED: bool = true;
 
