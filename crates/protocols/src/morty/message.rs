@@ -228,6 +228,12 @@ pub struct LateVote {
     pub eid: u32,
     /// What it read and writes.
     pub contents: Arc<Contents>,
+    /// A replica has found that the execution's reads have missed nothing that has committed below this, in microseconds of
+    /// version time. So others need not remember all of that.
+    pub missed_nothing_below: u64,
+    /// The ballot that the recoverer has cleared, if it coordinates a truncation that waits for the transaction. A replica
+    /// that is in this ballot votes although it has stopped for the truncation.
+    pub cleared: Option<Ballot>,
 }
 
 /// What the replicas of a partition exchange to truncate (001 §3.3.4).
@@ -236,36 +242,29 @@ pub enum Truncating {
     /// Replica to a truncation coordinator: it votes on no transaction below `upto` any more, and this
     /// is what it has of them (001 §3.3.4, steps 2 and 7).
     Truncate {
-        /// The truncation, in microseconds of version time.
-        upto: u64,
-        /// The replica's view of it.
-        view: View,
+        /// The ballot for which it says so.
+        ballot: Ballot,
         /// What it has.
         snapshot: Snapshot,
     },
-    /// Truncation coordinator to the replicas: enter this view of the truncation (step 7).
+    /// Truncation coordinator to the replicas: enter this ballot (step 7).
     TruncationPaxosPrepare {
-        /// The truncation.
-        upto: u64,
-        /// The view.
-        view: View,
+        /// The ballot.
+        ballot: Ballot,
     },
-    /// Truncation coordinator to the replicas: exactly this has committed below `upto` (step 3).
+    /// Truncation coordinator to the replicas: accept this (step 3).
     ProposeMerge {
-        /// The truncation.
-        upto: u64,
-        /// The view in which it is proposed.
-        view: View,
-        /// All that has committed below `upto`, ever.
-        merged: Digest,
+        /// The ballot in which it is proposed.
+        ballot: Ballot,
+        /// What is merged. None clears the ballot: what was accepted in earlier ones does not count any more.
+        merged: Option<Merged>,
     },
-    /// The replica is in this view of the truncation; if it is the one proposed in, it has accepted
-    /// (step 4).
+    /// The replica is in this ballot. If it is the one proposed in, it has accepted what is named here (step 4).
     ProposeMergeReply {
-        /// The truncation.
-        upto: u64,
-        /// The replica's view.
-        view: View,
+        /// The replica's ballot.
+        ballot: Ballot,
+        /// What was proposed.
+        merged: Option<Merged>,
     },
     /// The merge is durable (step 5). Also the answer to a replica that asks about a finished truncation.
     TruncationFinished {
@@ -456,6 +455,9 @@ pub struct Known {
     pub abandoned_before: u32,
     /// The latest execution that it was asked to vote on, and its vote, if it has voted.
     pub execution: Option<(u32, Option<Vote>, Arc<Contents>)>,
+    /// Under validation: the execution's reads have missed nothing that has committed below this, in microseconds of version
+    /// time. All of that is settled at the replica, and it remembers what the reads may have missed.
+    pub missed_nothing_below: u64,
 }
 
 /// An accepted decision.
@@ -469,6 +471,31 @@ pub struct Accepted {
     pub decision: Proposal,
 }
 
+/// A view of a truncation. All ballots of a later truncation come after those of an earlier one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
+pub struct Ballot {
+    /// The truncation, in microseconds of version time.
+    pub upto: u64,
+    /// The view.
+    pub view: View,
+}
+
+impl Ballot {
+    /// The first ballot of a truncation. It needs no question, since all replicas know who coordinates in it.
+    pub fn first(upto: u64) -> Ballot {
+        Ballot { upto, view: View::OWN }
+    }
+}
+
+/// A merge: exactly this has committed below a truncation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Merged {
+    /// The truncation, in microseconds of version time. It may be an earlier one than that in whose ballot it is proposed.
+    pub upto: u64,
+    /// All that has committed below, ever.
+    pub digest: Digest,
+}
+
 /// What a replica knows below a truncation.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Snapshot {
@@ -476,8 +503,10 @@ pub struct Snapshot {
     pub committed: Digest,
     /// The transactions below it that may still commit.
     pub undecided: Vec<Version>,
-    /// The merge that it has accepted for this truncation, and in which view.
-    pub accepted: Option<(View, Digest)>,
+    /// Everything below this is settled at the replica, in microseconds of version time.
+    pub watermark: u64,
+    /// What it has accepted last, and in which ballot.
+    pub accepted: Option<(Ballot, Option<Merged>)>,
 }
 
 /// What an execution read and what it writes, one entry per key, in one partition.
@@ -534,6 +563,16 @@ pub struct Conflict {
     /// If all that is in its way are reads that would have missed its writes: the latest of their transactions. The same
     /// reads and writes may be in nobody's way at a later version.
     pub readers: Option<Version>,
+    /// The replica has forgotten what a read may have missed, so it can't vote to commit. Whoever reads from another replica,
+    /// which has come further than the one that was read from, has a better chance.
+    pub forgotten: bool,
+}
+
+impl Conflict {
+    /// Something over `key`, at every version.
+    pub fn over(key: Key) -> Conflict {
+        Conflict { key, readers: None, forgotten: false }
+    }
 }
 
 /// What a coordinator proposes for an execution in the Finalize phase.

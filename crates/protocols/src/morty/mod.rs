@@ -166,9 +166,9 @@ mod votes;
 pub use coordinator::Coordinator;
 pub use digest::Digest;
 pub use message::{
-    Accepted, CatchingUp, Conflict, Contents, Decision, Known, LateVote, Message, PastRead,
-    Proposal, Read, Recovering, Refusal, Rejoining, Reply, Request, Settlement, Snapshot, Status,
-    TaggedWrite, Truncating, View, Vote,
+    Accepted, Ballot, CatchingUp, Conflict, Contents, Decision, Known, LateVote, Merged, Message,
+    PastRead, Proposal, Read, Recovering, Refusal, Rejoining, Reply, Request, Settlement, Snapshot,
+    Status, TaggedWrite, Truncating, View, Vote,
 };
 pub use record::Record;
 pub use replica::Replica;
@@ -232,6 +232,8 @@ pub enum Mutation {
     /// A recoverer commits as soon as a fast quorum may have voted for it, although a conflicting transaction may have
     /// committed instead.
     RecoveryTrustsFewVotes,
+    /// A truncation coordinator asks replicas that have stopped for late votes without clearing its ballot.
+    LateVotesWithoutClearing,
 }
 
 /// The checks of the serializability validation (000 §4.2, "Prepare").

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serried_model::Version;
 
 use super::digest::Digest;
-use super::message::{Accepted, Contents, View, Vote};
+use super::message::{Accepted, Ballot, Contents, Merged, View, Vote};
 
 /// What a replica makes durable before it answers.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -66,14 +66,12 @@ pub enum Record {
         /// The truncation.
         upto: u64,
     },
-    /// The view that it entered for a truncation, and the merge that it accepted last.
+    /// The ballot of a truncation that it entered, and what it has accepted last.
     Merging {
-        /// The truncation.
-        upto: u64,
-        /// The view.
-        view: View,
-        /// What it accepted, and in which view.
-        accepted: Option<(View, Digest)>,
+        /// The ballot. It votes on nothing below this truncation any more.
+        ballot: Ballot,
+        /// What it accepted, and in which ballot.
+        accepted: Option<(Ballot, Option<Merged>)>,
     },
     /// Everything below this truncation is settled.
     Truncated {

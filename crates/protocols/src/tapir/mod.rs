@@ -81,11 +81,11 @@
 //! - A late vote is safe. Rule 3 needs `f + 1` votes as ever, and a late one binds its replica like any other: it is durable,
 //!   and what it prepares keeps others out. The coordinator does not receive it, and can't count it in its own view.
 //!   For that, a replica does not answer the coordinator's Prepare any more once it has entered a recoverer's view.
-//! - A replica that has stopped for a truncation above `t` does not vote for it, neither late nor otherwise: its record may
-//!   have been merged without `t`. Recoverers ask at once when they are in doubt, and truncations stop above `t` much later
-//!   ([`Settings::truncation_lag_ms`]). If no majority was up meanwhile, and then exactly `f + 1` replicas are, `t` may remain
-//!   in doubt until one more is up, and truncations of its partition with it. If the others have lost their disks, that is for
-//!   good, as their replacements take part only after the truncation (seed 11,877 of the suite with blind writes).
+//! - A replica that has stopped for a truncation above `t` does not vote for it: its record may have been merged without `t`.
+//!   Recoverers ask at once when they are in doubt, and truncations stop above `t` much later
+//!   ([`Settings::truncation_lag_ms`]). If no majority was up meanwhile, `t` may still be in doubt then, and the truncation
+//!   waits for it. So its coordinator has the replicas agree that no merge from before counts any more. Then those that
+//!   have stopped vote late (`replica/truncation.rs` in `morty`, "Votes below a truncation").
 //! - It ends. Suppose that `t` and `u` conflict and that both are in doubt, with the answers of the same `a >= f + 1`
 //!   replicas. At most `⌊f/2⌋` of these are against `t`, so at least `a - ⌊f/2⌋` have voted for it, and as many for `u`.
 //!   No replica has both prepared, so `2a - 2⌊f/2⌋ <= a`, which contradicts `a >= f + 1`. So once all replicas that are up
@@ -95,9 +95,11 @@
 //!   and the transaction aborts, whatever home would choose. Where `t` is in doubt with the answers of `a` replicas, at most
 //!   `⌊f/2⌋` of them have voted for `u`, so more than `⌊f/2⌋` are against it, and `u` is abandoned there.
 //! - A replica can be against `t` without a conflict. It has forgotten deletes that `t` may have missed, or it copies, or has
-//!   copied, what lies below them. Such a replica votes AbandonTentative, however often it is asked. If others are up that
-//!   have voted for `t` or can vote for it, rule 3 applies. Else `t` remains in doubt until one more is up. With three
-//!   replicas this does not happen.
+//!   copied, what lies below them. It votes to commit nevertheless if another replica, which remembers all of that, says that
+//!   `t` has missed nothing there. A replica that has voted for `t` remembers it until `t` is decided, unless it copies. And if
+//!   it has learned since that a delete has committed which `t` has missed, it says so, and rule 2 applies. So `t` remains in
+//!   doubt only if all that are up and have voted for it have copied since, until one more is up. With three replicas this does
+//!   not happen.
 //!
 //! # Views, and the merge of records
 //! In the published protocol a view is one of the whole group. A view change stops all replicas, merges the records of
@@ -117,6 +119,7 @@
 //!   (`TruncationIgnoresVotes`).
 //! - *A fast quorum has enough members in every majority* (`FastQuorumOneShort`).
 //! - *Too few votes commit nothing* (`RecoveryTrustsFewVotes`).
+//! - *No replica votes below a truncation that may have been merged without the vote* (`LateVotesWithoutClearing`).
 //! - *Votes are durable before they are sent* (`VotesBeforeDurable`). A replica that has lost its disk takes part again
 //!   when everything is settled on which it may have voted (`replica/rejoin.rs` in `morty`).
 //!

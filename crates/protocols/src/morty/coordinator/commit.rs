@@ -358,7 +358,11 @@ impl Coordinator {
                     Control::Validation => part.votes.lacks_a_decision(asked),
                 }
             };
-            if parts.clone().any(|part| is_behind(part) == Some(true)) {
+            if execution.forgotten {
+                // The replica that was asked has settled so little that others have forgotten more. It is behind until the next
+                // truncation at least.
+                self.ask_another(cx);
+            } else if parts.clone().any(|part| is_behind(part) == Some(true)) {
                 self.note_behind(cx);
             } else if parts.any(|part| is_behind(part).is_none()) {
                 self.aborted_without_it = Some((version, execution.eid));

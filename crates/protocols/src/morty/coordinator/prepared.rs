@@ -25,6 +25,8 @@ pub(super) struct PreparedExecution {
     pub conflicts: SmallVec<[Key; 1]>,
     /// What the replicas say is in its way.
     pub in_the_way: InTheWay,
+    /// A replica has forgotten what a read may have missed.
+    pub forgotten: bool,
     /// The replicas were asked to abandon it.
     pub told: bool,
     /// How often it may be prepared again if it is voted down tentatively.
@@ -92,6 +94,7 @@ impl PreparedExecution {
             participants: parts.map(participant).collect(),
             conflicts: SmallVec::new(),
             in_the_way: InTheWay::Nothing,
+            forgotten: false,
             told: false,
             retries_left,
             prepared_at: now,
@@ -121,7 +124,8 @@ impl PreparedExecution {
         if self.participants.iter().all(|part| part.votes.count() >= majority) {
             self.majority_after.get_or_insert(now.since(self.prepared_at));
         }
-        let Some(Conflict { key, readers }) = conflict else { return };
+        let Some(Conflict { key, readers, forgotten }) = conflict else { return };
+        self.forgotten |= forgotten;
         self.in_the_way = self.in_the_way.and(readers);
         if self.conflicts.len() < CONFLICTS_AT_MOST && !self.conflicts.contains(&key) {
             self.conflicts.push(key);

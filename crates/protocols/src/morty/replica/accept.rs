@@ -52,13 +52,15 @@ impl Replica {
         if let Some(late) = vote_on {
             self.vote_late(from, version, late, cx);
         }
+        let (vote, missed_nothing_below) = self.testify(version, cx);
         let undecided = self.transactions.get(version).expect("a transaction that is open");
         let execution = undecided.execution.as_ref();
         let known = Known {
             settlement: None,
             accepted: undecided.accepted,
             abandoned_before: undecided.abandoned_before,
-            execution: execution.map(|e| (e.eid, e.vote, e.contents.clone())),
+            execution: execution.map(|e| (e.eid, vote, e.contents.clone())),
+            missed_nothing_below,
         };
         let known = Some(Box::new(known));
         cx.send(from, Message::Recovering(Recovering::PaxosPrepareReply { version, view, known }));

@@ -76,6 +76,8 @@ pub(super) enum Missed {
     /// It may turn out otherwise. One of the two is undecided, or the reader found nothing: what it found may be a delete
     /// that this replica does not have, and that is later than the write.
     Perhaps,
+    /// This replica can't say. It may have missed a delete that is forgotten here.
+    Forgotten,
 }
 
 impl KeyRecord {

@@ -34,8 +34,8 @@ impl LogMarks {
             | Record::Aborted { version } => version.timestamp_us,
             Record::Stopped { upto }
             | Record::Copying { upto, .. }
-            | Record::Merging { upto, .. }
             | Record::Truncated { upto, .. } => *upto,
+            Record::Merging { ballot, .. } => ballot.upto,
             Record::Floor { floor } => *floor,
             Record::Forgotten { horizon } => *horizon,
             Record::Replaces => 0, // The log is not trimmed while this holds.

@@ -1,22 +1,20 @@
 //! The coordinator of a truncation (001 §3.3.4, steps 3, 5 and 7).
 //!
-//! Every coordinator proposes the same in every view: everything that has committed below the truncation. What can still
-//! commit there has votes in every majority, and is decided by recovery before anything is proposed. The replicas that
-//! have stopped vote on nothing there any more. So views are not needed for safety; they ensure that a truncation ends if
-//! its coordinator fails.
+//! It proposes everything that has committed below the truncation. What can still commit there has votes in every majority,
+//! and is decided by recovery before anything is proposed. If a merge was accepted before, that is proposed instead. It is the
+//! same, unless replicas have voted below the truncation since ([`truncation`](super::truncation)).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serried_model::Version;
 
 use crate::morty::digest::Digest;
-use crate::morty::message::{Snapshot, View};
+use crate::morty::message::{Ballot, Merged, Snapshot};
 
 /// A truncation that this replica coordinates.
 #[derive(Debug)]
 pub(super) struct Merge {
-    upto: u64,
-    view: View,
+    ballot: Ballot,
     snapshots: BTreeMap<usize, Snapshot>,
     /// The transactions that remain to be decided, once a majority has sent snapshots.
     undecided: Option<BTreeSet<Version>>,
@@ -24,30 +22,29 @@ pub(super) struct Merge {
     listed: BTreeSet<usize>,
     /// The member that it has asked for its commits after it got the member's snapshot.
     asked: Option<usize>,
-    proposed: Option<Digest>,
+    /// What it has proposed last: nothing yet, to clear the ballot, or a merge.
+    proposed: Option<Option<Merged>>,
+    /// The members that have accepted that.
     accepted: BTreeSet<usize>,
+    is_cleared: bool,
 }
 
 impl Merge {
-    pub(super) fn new(upto: u64, view: View) -> Merge {
+    pub(super) fn new(ballot: Ballot) -> Merge {
         Merge {
-            upto,
-            view,
+            ballot,
             snapshots: BTreeMap::new(),
             undecided: None,
             listed: BTreeSet::new(),
             asked: None,
             proposed: None,
             accepted: BTreeSet::new(),
+            is_cleared: false,
         }
     }
 
-    pub(super) fn upto(&self) -> u64 {
-        self.upto
-    }
-
-    pub(super) fn view(&self) -> View {
-        self.view
+    pub(super) fn ballot(&self) -> Ballot {
+        self.ballot
     }
 
     /// A replica has sent a snapshot. Those that come after a majority's do not count.
@@ -57,15 +54,18 @@ impl Merge {
         }
     }
 
-    /// Whether a majority has sent snapshots, and nothing is proposed yet.
+    /// Whether a majority has sent snapshots, and no merge is proposed yet.
     pub(super) fn may_propose(&self, majority: usize) -> bool {
-        self.proposed.is_none() && self.snapshots.len() >= majority
+        !matches!(self.proposed, Some(Some(_))) && self.snapshots.len() >= majority
     }
 
-    /// What a replica has accepted in the highest view, if any has accepted something. Only that can be proposed then.
-    pub(super) fn accepted(&self) -> Option<Digest> {
+    /// The merge that was accepted in the highest ballot. Only that can be proposed then. None if that ballot was cleared, or
+    /// if everything below that merge is settled, because the watermark has passed it.
+    pub(super) fn accepted(&self, watermark: u64) -> Option<Merged> {
         let accepted = self.snapshots.values().filter_map(|snapshot| snapshot.accepted);
-        accepted.max_by_key(|(view, _)| *view).map(|(_, merged)| merged)
+        let is_open = |merged: Option<Merged>| merged.is_none_or(|merged| merged.upto > watermark);
+        let open = accepted.filter(|(_, merged)| is_open(*merged));
+        open.max_by_key(|(ballot, merged)| (*ballot, merged.is_some())).and_then(|(_, it)| it)
     }
 
     /// Notes which transactions are settled by now. Returns what remains to be decided, if it is asked for the first time.
@@ -84,6 +84,15 @@ impl Merge {
     /// Whether nothing remains to be decided.
     pub(super) fn is_decided(&self) -> bool {
         self.undecided.as_ref().is_some_and(BTreeSet::is_empty)
+    }
+
+    /// What remains to be decided, if the ballot is cleared: replicas that have stopped may vote on that. At none of those that
+    /// have sent snapshots it is settled.
+    pub(super) fn undecided_if_cleared(&self) -> Vec<Version> {
+        let undecided = self.undecided.iter().filter(|_| self.is_cleared).flatten();
+        let watermarks = self.snapshots.values().map(|snapshot| snapshot.watermark);
+        let settled = Version::at(watermarks.max().unwrap_or_default());
+        undecided.copied().filter(|version| *version >= settled).collect()
     }
 
     /// A member other than `own` whose commits differ from these, and of which this replica may lack some.
@@ -108,14 +117,95 @@ impl Merge {
         }
     }
 
-    pub(super) fn propose(&mut self, merged: Digest) {
-        self.proposed = Some(merged);
+    /// Whether nothing has been proposed yet.
+    pub(super) fn may_clear(&self) -> bool {
+        self.proposed.is_none()
     }
 
-    /// A member has accepted the proposal. Returns the proposal if that makes it durable.
-    pub(super) fn accept(&mut self, member: usize, majority: usize) -> Option<Digest> {
-        let merged = self.proposed?;
-        self.accepted.insert(member);
-        (self.accepted.len() == majority).then_some(merged)
+    /// Proposes a merge, or to clear the ballot.
+    pub(super) fn propose(&mut self, merged: Option<Merged>) {
+        self.proposed = Some(merged);
+        self.accepted.clear();
+    }
+
+    /// A member has accepted a proposal. Returns whether that makes it durable.
+    pub(super) fn accept(
+        &mut self,
+        member: usize,
+        merged: Option<Merged>,
+        majority: usize,
+    ) -> bool {
+        if self.proposed != Some(merged) {
+            return false;
+        }
+        let is_durable = self.accepted.insert(member) && self.accepted.len() == majority;
+        self.is_cleared |= is_durable && merged.is_none();
+        is_durable
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::morty::message::View;
+    use serried_model::NodeId;
+
+    fn ballot(upto: u64, round: u32) -> Ballot {
+        Ballot { upto, view: View { round, recoverer: NodeId(1) } }
+    }
+
+    fn merged(upto: u64) -> Option<Merged> {
+        Some(Merged { upto, digest: Digest::default() })
+    }
+
+    #[test]
+    fn an_acceptance_counts_only_for_what_was_proposed_last() {
+        let mut merge = Merge::new(ballot(10, 1));
+        merge.propose(None);
+        assert!(!merge.accept(0, None, 3));
+        assert!(!merge.accept(1, merged(10), 3));
+        assert!(!merge.accept(0, None, 3), "it is the same member");
+        merge.propose(merged(10));
+        assert!(!merge.accept(2, None, 3), "that is over");
+        assert!(!merge.accept(0, merged(10), 3) && !merge.accept(1, merged(10), 3));
+        assert!(merge.accept(2, merged(10), 3));
+    }
+
+    #[test]
+    fn what_was_accepted_in_the_highest_ballot_is_proposed_unless_that_is_cleared_or_over() {
+        let [first, second, later] = [ballot(10, 1), ballot(10, 2), ballot(20, 1)];
+        for (accepted, watermark, expected) in [
+            (&[][..], 0, None),
+            (&[(first, merged(10)), (second, None)], 0, None),
+            (&[(second, merged(10)), (first, None)], 0, merged(10)),
+            (&[(second, None), (second, merged(10))], 0, merged(10)),
+            (&[(later, merged(10)), (second, None)], 0, merged(10)),
+            (&[(later, None), (second, merged(10))], 0, None),
+            (&[(first, merged(20)), (second, merged(10))], 0, merged(10)),
+            (&[(first, merged(20)), (second, merged(10))], 10, merged(20)),
+            (&[(first, merged(10)), (second, merged(10))], 10, None),
+        ] {
+            let mut merge = Merge::new(ballot(30, 1));
+            for (member, accepted) in accepted.iter().enumerate() {
+                merge.add(member, Snapshot { accepted: Some(*accepted), ..Snapshot::default() });
+            }
+            assert_eq!(merge.accepted(watermark), expected, "{accepted:?} at {watermark}");
+        }
+    }
+
+    #[test]
+    fn the_stopped_vote_only_on_what_nobody_has_settled_and_only_if_the_ballot_is_cleared() {
+        let versions = [1, 5, 9].map(Version::at);
+        let mut merge = Merge::new(ballot(10, 1));
+        for (member, watermark) in [0, 5, 2].into_iter().enumerate() {
+            let undecided = versions.to_vec();
+            merge.add(member, Snapshot { undecided, watermark, ..Snapshot::default() });
+        }
+        merge.begin_deciding(|_| false);
+        merge.propose(None);
+        assert!(!merge.accept(0, None, 2));
+        assert_eq!(merge.undecided_if_cleared(), []);
+        assert!(merge.accept(1, None, 2));
+        assert_eq!(merge.undecided_if_cleared(), versions[1..]);
     }
 }

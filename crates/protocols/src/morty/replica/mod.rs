@@ -197,22 +197,23 @@ impl Replica {
         match message {
             // A snapshot covers everything below the truncation, and this replica lacks what is below the floor. The
             // next in turn need not wait for it.
-            Truncating::Truncate { upto, .. } if !self.rejoin.takes_part() => {
+            Truncating::Truncate { ballot, .. } if !self.rejoin.takes_part() => {
+                let upto = ballot.upto;
                 cx.send(from, Message::Truncating(Truncating::CannotMerge { upto }));
             }
             Truncating::TruncationPaxosPrepare { .. } if !self.rejoin.takes_part() => {}
-            Truncating::Truncate { upto, view, snapshot } => {
-                self.on_truncate(from, upto, view, snapshot, cx);
+            Truncating::Truncate { ballot, snapshot } => {
+                self.on_truncate(from, ballot, snapshot, cx);
             }
-            Truncating::TruncationPaxosPrepare { upto, view } => {
-                self.on_truncation_paxos_prepare(from, upto, view, cx);
+            Truncating::TruncationPaxosPrepare { ballot } => {
+                self.on_truncation_paxos_prepare(from, ballot, cx);
             }
-            Truncating::ProposeMerge { upto, .. } if !self.rejoin.may_accept(upto) => {}
-            Truncating::ProposeMerge { upto, view, merged } => {
-                self.on_propose_merge(from, upto, view, merged, cx);
+            Truncating::ProposeMerge { ballot, .. } if !self.rejoin.may_accept(ballot.upto) => {}
+            Truncating::ProposeMerge { ballot, merged } => {
+                self.on_propose_merge(from, ballot, merged, cx);
             }
-            Truncating::ProposeMergeReply { upto, view } => {
-                self.truncation.on_propose_merge_reply(from, (upto, view), &self.setup, cx);
+            Truncating::ProposeMergeReply { ballot, merged } => {
+                self.on_propose_merge_reply(from, ballot, merged, cx);
             }
             Truncating::TruncationFinished { upto, merged } => {
                 self.on_truncation_finished(from, upto, merged, cx);
@@ -483,8 +484,8 @@ impl Recover for Replica {
                 self.transactions.carry_out(version, End::Aborted, &mut self.state);
             }
             Record::Stopped { upto } => self.truncation.replay_stopped(upto),
-            Record::Merging { upto, view, accepted } => {
-                self.truncation.replay_merging(upto, view, accepted);
+            Record::Merging { ballot, accepted } => {
+                self.truncation.replay_merging(ballot, accepted);
             }
             Record::Truncated { upto, horizon, digest, copied, readable_from } => {
                 self.replay_truncated((upto, horizon, readable_from), digest, copied);

@@ -92,14 +92,17 @@ impl Progress {
     }
 
     /// Raises the horizon. Outcomes are remembered for as long as another partition may have to ask, and for `outcomes_ms`
-    /// at least. Copied state comes without outcomes.
-    pub(super) fn raise_horizon(&mut self, copied: bool) {
+    /// at least, and all from `needed` on, in microseconds. Copied state comes without outcomes.
+    pub(super) fn raise_horizon(&mut self, copied: bool, needed: Option<u64>) {
         let elsewhere = self.elsewhere.iter().enumerate();
         let elsewhere = elsewhere.filter(|(p, _)| *p != usize::from(self.partition));
         let lowest = elsewhere.map(|(_, watermark)| *watermark).min().unwrap_or(u64::MAX);
         let horizon = match copied {
             true => self.watermark,
-            false => lowest.min(self.watermark.saturating_sub(self.outcomes_us)),
+            false => {
+                let needed = needed.unwrap_or(u64::MAX);
+                lowest.min(self.watermark.saturating_sub(self.outcomes_us)).min(needed)
+            }
         };
         self.horizon = horizon.max(self.horizon);
     }
@@ -173,7 +176,7 @@ mod tests {
         let mut progress = Progress::new(&settings, 1, 3);
         let horizon = |progress: &mut Progress, upto, copied| {
             progress.raise(upto, Digest::default(), copied);
-            progress.raise_horizon(copied);
+            progress.raise_horizon(copied, None);
             [progress.horizon(), progress.readable_from()].map(|version| version.timestamp_us)
         };
         assert_eq!(horizon(&mut progress, 5000, false), [0, 3000]);
@@ -188,5 +191,10 @@ mod tests {
         assert_eq!(horizon(&mut progress, 9000, true), [9000, 9000]);
         assert!(progress.lack(9001) && !progress.lack(9001) && !progress.lack(5));
         assert_eq!(horizon(&mut progress, 9100, false), [9000, 9001]);
+        progress.raise(19_100, Digest::default(), false);
+        for (needed, expected) in [(Some(10), 9000), (Some(9400), 9400), (None, 9500)] {
+            progress.raise_horizon(false, needed);
+            assert_eq!(progress.horizon(), Version::at(expected), "{needed:?}");
+        }
     }
 }

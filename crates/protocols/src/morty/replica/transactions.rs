@@ -69,6 +69,15 @@ impl Undecided {
     pub(super) fn may_commit(&self) -> bool {
         self.execution.is_some() || self.accepted.is_some()
     }
+
+    /// The first version from which on it has found nothing, if it is prepared, in microseconds.
+    fn found_nothing_from(&self) -> u64 {
+        let execution = self.execution.as_ref();
+        let prepared = execution.filter(|execution| execution.vote == Some(Vote::Commit));
+        let reads = prepared.into_iter().flat_map(|execution| &execution.contents.reads);
+        let found_nothing = reads.filter(|read| read.write.tag == WriteId::INITIAL.tag);
+        found_nothing.map(|read| read.write.version.timestamp_us).min().unwrap_or(u64::MAX)
+    }
 }
 
 /// An `erecord` entry.
@@ -408,6 +417,15 @@ impl Transactions {
         wanted: impl Fn(&Undecided) -> bool,
     ) -> BTreeSet<Version> {
         self.watch.below(version, |version| self.get(*version).is_some_and(&wanted))
+    }
+
+    /// The first version from which on a prepared transaction has found nothing, in microseconds. Under validation deletes from
+    /// there on are remembered until it is decided, so that this replica can say whether it has missed one.
+    pub(super) fn found_nothing_from(&self, control: Control) -> Option<u64> {
+        match control {
+            Control::Ordering => None,
+            Control::Validation => self.open.least(Undecided::found_nothing_from),
+        }
     }
 
     /// The execution of `waiter` has read from `writer`, which is undecided.

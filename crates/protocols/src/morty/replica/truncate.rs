@@ -7,12 +7,14 @@ use core::time::Duration;
 
 use serried_model::{NodeId, Version};
 
+use super::recovery::Next;
 use super::transactions::{End, Undecided};
 use super::truncation::coordinator_of;
 use super::{Cx, Replica, Timer};
 use crate::morty::Mutation;
 use crate::morty::digest::Digest;
-use crate::morty::message::{Message, Snapshot, Truncating, View};
+use crate::morty::message::{Ballot, Merged, Message, Snapshot, Truncating};
+use crate::morty::votes::Quorums;
 
 impl Replica {
     pub(super) fn start_truncation(&self, cx: &mut Cx) {
@@ -37,12 +39,12 @@ impl Replica {
         let due = ago_us / every_us * every_us;
         let (watermark, _) = self.state.progress.finished();
         if let Some(upto) = self.truncation.unfinished(watermark) {
-            if !self.truncation.enter_next_round(&self.setup, cx) {
-                self.send_snapshot(upto, View::OWN, coordinator_of(upto, 0, &self.setup), cx);
+            if !self.truncation.enter_next_round(&self.setup, &mut self.log, cx) {
+                self.send_first_snapshot(upto, cx);
             }
         } else if due > watermark {
             self.truncation.begin(due, &mut self.log, cx);
-            self.send_snapshot(due, View::OWN, coordinator_of(due, 0, &self.setup), cx);
+            self.send_first_snapshot(due, cx);
         }
         self.settle(cx);
     }
@@ -53,12 +55,17 @@ impl Replica {
         let is_waiting = self.truncation.waits_for(upto, watermark);
         let is_coordinator = from == coordinator_of(upto, 0, &self.setup);
         if is_waiting && self.rejoin.takes_part() && is_coordinator {
-            self.truncation.enter_next_round(&self.setup, cx);
+            self.truncation.enter_next_round(&self.setup, &mut self.log, cx);
         }
     }
 
+    fn send_first_snapshot(&self, upto: u64, cx: &mut Cx) {
+        self.send_snapshot(Ballot::first(upto), coordinator_of(upto, 0, &self.setup), cx);
+    }
+
     /// Sends what this replica knows below a truncation for which it has stopped.
-    fn send_snapshot(&self, upto: u64, view: View, to: NodeId, cx: &mut Cx) {
+    fn send_snapshot(&self, ballot: Ballot, to: NodeId, cx: &mut Cx) {
+        let upto = ballot.upto;
         let careless = self.setup.options.mutation.is(Mutation::TruncationIgnoresVotes);
         let pending = |undecided: &Undecided| match careless {
             true => undecided.accepted.is_some(),
@@ -67,9 +74,10 @@ impl Replica {
         let snapshot = Snapshot {
             committed: self.state.committed_below(upto),
             undecided: self.transactions.below(Version::at(upto), pending).into_iter().collect(),
-            accepted: self.truncation.accepted(upto),
+            watermark: self.state.progress.watermark().timestamp_us,
+            accepted: self.truncation.accepted(),
         };
-        cx.send(to, Message::Truncating(Truncating::Truncate { upto, view, snapshot }));
+        cx.send(to, Message::Truncating(Truncating::Truncate { ballot, snapshot }));
     }
 
     /// Whether a truncation is over at this replica. If so, `from` receives its end.
@@ -85,10 +93,10 @@ impl Replica {
     pub(super) fn on_truncation_paxos_prepare(
         &mut self,
         from: NodeId,
-        upto: u64,
-        view: View,
+        ballot: Ballot,
         cx: &mut Cx,
     ) {
+        let upto = ballot.upto;
         if self.has_finished(from, upto, cx) {
             return;
         }
@@ -98,36 +106,47 @@ impl Replica {
         if upto.saturating_add(lag_us) > cx.clock().latest_us + bound_us {
             return;
         }
-        if self.truncation.on_paxos_prepare(from, (upto, view), &mut self.log, cx) {
-            self.send_snapshot(upto, view, from, cx);
+        if self.truncation.on_paxos_prepare(from, ballot, &mut self.log, cx) {
+            self.send_snapshot(ballot, from, cx);
         }
     }
 
     pub(super) fn on_propose_merge(
         &mut self,
         from: NodeId,
-        upto: u64,
-        view: View,
-        merged: Digest,
+        ballot: Ballot,
+        merged: Option<Merged>,
         cx: &mut Cx,
     ) {
+        let upto = merged.map_or(ballot.upto, |merged| merged.upto);
         if !self.has_finished(from, upto, cx) {
-            self.truncation.on_propose_merge(from, (upto, view), merged, &mut self.log, cx);
+            self.truncation.on_propose_merge(from, ballot, merged, &mut self.log, cx);
+        }
+    }
+
+    pub(super) fn on_propose_merge_reply(
+        &mut self,
+        from: NodeId,
+        ballot: Ballot,
+        merged: Option<Merged>,
+        cx: &mut Cx,
+    ) {
+        if self.truncation.on_propose_merge_reply(from, ballot, merged, &self.setup, cx) {
+            self.ask_the_stopped(ballot, cx);
         }
     }
 
     pub(super) fn on_truncate(
         &mut self,
         from: NodeId,
-        upto: u64,
-        view: View,
+        ballot: Ballot,
         snapshot: Snapshot,
         cx: &mut Cx,
     ) {
-        if self.has_finished(from, upto, cx) {
+        if self.has_finished(from, ballot.upto, cx) {
             return;
         }
-        if self.truncation.add_snapshot(from, (upto, view), snapshot, &self.setup) {
+        if self.truncation.add_snapshot(from, ballot, snapshot, &self.setup) {
             self.merge(cx);
         }
     }
@@ -139,15 +158,54 @@ impl Replica {
         if !merge.may_propose(majority) {
             return;
         }
-        let (upto, view, accepted) = (merge.upto(), merge.view(), merge.accepted());
+        let (watermark, _) = self.state.progress.finished();
+        let (ballot, accepted) = (merge.ballot(), merge.accepted(watermark));
+        let upto = ballot.upto;
         if accepted.is_none() && !self.everything_is_decided(upto, cx) {
-            return;
+            return self.clear(ballot, cx);
         }
-        let merged = accepted.unwrap_or_else(|| self.state.committed_below(upto));
+        let merged =
+            accepted.unwrap_or_else(|| Merged { upto, digest: self.state.committed_below(upto) });
+        self.propose(ballot, Some(merged), cx);
+    }
+
+    /// Proposes something in a ballot that this replica coordinates. It accepts that itself before others hear of it. So it
+    /// proposes nothing else in the same ballot after a restart.
+    fn propose(&mut self, ballot: Ballot, merged: Option<Merged>, cx: &mut Cx) {
+        if !self.truncation.accept(ballot, merged, &mut self.log, cx) {
+            return self.truncation.give_up_merge();
+        }
         if let Some(merge) = self.truncation.merge() {
             merge.propose(merged);
         }
-        self.setup.broadcast(Truncating::ProposeMerge { upto, view, merged }, cx);
+        self.setup.broadcast(Truncating::ProposeMerge { ballot, merged }, cx);
+    }
+
+    /// Clears a ballot that this replica coordinates, so that replicas which have stopped may vote on what is in doubt. The
+    /// first ballot can't be cleared, as its coordinator may use it again after a restart.
+    fn clear(&mut self, ballot: Ballot, cx: &mut Cx) {
+        let may_doubt = Quorums::of(&self.setup.group, &self.setup.options).allow_against(1);
+        let Some(merge) = self.truncation.merge() else { return };
+        if !may_doubt || ballot == Ballot::first(ballot.upto) || !merge.may_clear() {
+            return;
+        }
+        if self.setup.options.mutation.is(Mutation::LateVotesWithoutClearing) {
+            merge.propose(None);
+            merge.accept(0, None, 1);
+            return self.ask_the_stopped(ballot, cx);
+        }
+        self.propose(ballot, None, cx);
+    }
+
+    /// The ballot is cleared. Recovers what the merge waits for with the votes of replicas that have stopped, if it is in doubt.
+    fn ask_the_stopped(&mut self, ballot: Ballot, cx: &mut Cx) {
+        let Some(merge) = self.truncation.merge() else { return };
+        for version in merge.undecided_if_cleared() {
+            match self.recoveries.ask_the_stopped(version, ballot, &self.setup, cx) {
+                Next::NewView(last) => self.begin_view(version, last, cx),
+                Next::Wait | Next::GiveUp(_) => {}
+            }
+        }
     }
 
     /// Starts to recover everything that a majority has below `upto` and that is undecided. Returns whether all of it is
@@ -211,7 +269,8 @@ impl Replica {
             // now, and it is forgotten.
             self.confirm_all(&mut waiters, cx);
         }
-        self.state.progress.raise_horizon(copied);
+        let needed = self.transactions.found_nothing_from(self.setup.options.control);
+        self.state.progress.raise_horizon(copied, needed);
         self.state.log_truncation(copied, &mut self.log, cx);
         for partition in 0..self.setup.group.partitions() {
             if partition != self.setup.id.partition() {

@@ -11,7 +11,7 @@
 //! 4. The replicas accept the proposal,
 //! 5. which makes it durable. The coordinator announces that.
 //! 6. Each replica raises its watermark once it has everything that is in the digest.
-//! 7. If the coordinator is replaced, or two coordinators are at work, views decide. The next replica takes its turn after
+//! 7. If the coordinator is replaced, or two coordinators are at work, ballots decide. The next replica takes its turn after
 //!    the time between two truncations. It takes it at once if the coordinator says that it does not take part
 //!    ([`Truncating::CannotMerge`]; see `rejoin`).
 //!
@@ -22,13 +22,35 @@
 //! `truncate` carries the steps out and raises the watermark. How far truncations have come is in `progress`, and which
 //! part of the log is still needed is in `log_marks`. `state` moves what lies below the watermark into the store.
 //!
+//! # Ballots
+//! A [`Ballot`] is a view of a truncation. All ballots of a partition have one order, also those of different truncations. A
+//! replica accepts nothing in an earlier ballot than the one that it is in. The snapshots of a majority say what was accepted
+//! before, and the coordinator proposes what was accepted in the highest ballot, even if that merges an earlier truncation.
+//! Otherwise it proposes what has committed. Each ballot has one coordinator. It enters the ballot and accepts its proposal in
+//! its own log before others hear of it. So it does not propose two merges in a ballot. It does not begin a ballot again after a
+//! restart either, except the first one of a truncation, which begins without it.
+//!
+//! # Votes below a truncation
+//! Under TAPIR a transaction may be in doubt, so that it can be decided only with the vote of a replica which has stopped above
+//! it. Merges that were made from this replica's earlier snapshots lack the transaction. Therefore the coordinator of a ballot
+//! `b`, other than a first one, *clears* the ballot if its merge has to wait. It proposes that no merge of an earlier ballot
+//! counts any more. When a majority has accepted that, replicas that are in `b` vote on what the merge waits for, if the
+//! recoverer is the coordinator of `b` ([`LateVote`](crate::morty::LateVote)). That is safe, for every later merge contains what
+//! commits with such a vote:
+//! - No merge of an earlier ballot is durable, or ever will be. A majority is in `b`, and none of that had accepted one. Otherwise
+//!   the coordinator would have proposed the merge.
+//! - None is proposed again in a later ballot. Every majority has a member that has accepted to clear `b`, or something later.
+//! - The merge of `b` waits until the transaction is decided. A replica that has accepted it does not vote any more.
+//! - The merge of a later ballot rests on the snapshots of a majority. One of these replicas has voted for the transaction. If
+//!   it voted late, it was in `b` then, so it voted before it entered the later ballot, and its snapshot lists the transaction.
+//! - An earlier truncation above the transaction is not over at any replica of the majority. Their snapshots say how far they
+//!   have settled, and nobody votes late on what lies below that ([`Merge::undecided_if_cleared`]).
+//!
 //! # Where this differs from the paper
 //! The paper's replica answers `Truncated` to everything below a truncation for which it has stopped. Here it votes on
 //! nothing new there either, but it still promises and accepts, because the recoveries of step 3 need that. Whatever
-//! commits below after a replica has sent its snapshot had a majority's votes before those replicas stopped. So it is
-//! listed as undecided in a snapshot of every majority.
-
-use std::collections::BTreeMap;
+//! commits below after a replica has sent its snapshot had a majority's votes before those replicas stopped, or in a cleared
+//! ballot. So it is listed as undecided in a snapshot of every majority.
 
 use serried_model::{NodeId, Version};
 
@@ -37,16 +59,16 @@ use super::log_marks::LogMarks;
 use super::merge::Merge;
 use super::setup::Setup;
 use crate::morty::digest::Digest;
-use crate::morty::message::{Message, Snapshot, Truncating, View};
+use crate::morty::message::{Ballot, Merged, Message, Snapshot, Truncating, View};
 use crate::morty::record::Record;
 
 /// A replica's part in truncations. Truncations are named by their microsecond of version time.
 #[derive(Debug, Default)]
 pub(super) struct Truncation {
-    /// It votes on nothing below this.
-    stopped: u64,
-    /// The promises and acceptances, by truncation.
-    instances: BTreeMap<u64, Instance>,
+    /// The ballot that it is in. It votes on nothing below its truncation, and accepts nothing in an earlier ballot.
+    ballot: Ballot,
+    /// What it has accepted last, and in which ballot. None once everything below that is settled here.
+    accepted: Option<(Ballot, Option<Merged>)>,
     /// A finished truncation and its digest, if this replica does not have everything below it yet.
     target: Option<(u64, Digest)>,
     /// The replica that has announced the target while this one was catching up with another, which may lack some of it.
@@ -56,12 +78,6 @@ pub(super) struct Truncation {
     round: u32,
     /// The truncation that it coordinates.
     merge: Option<Merge>,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Instance {
-    view: View,
-    accepted: Option<(View, Digest)>,
 }
 
 /// The replica that coordinates a round of a truncation. Truncations take turns, and so do the rounds of one.
@@ -74,125 +90,168 @@ pub(super) fn coordinator_of(upto: u64, round: u32, setup: &Setup) -> NodeId {
 impl Truncation {
     /// It votes on nothing below this.
     pub(super) fn stopped(&self) -> Version {
-        Version::at(self.stopped)
+        Version::at(self.ballot.upto)
     }
 
     /// The log says that it votes on nothing below `upto`.
     pub(super) fn replay_stopped(&mut self, upto: u64) {
-        self.stopped = self.stopped.max(upto);
+        self.ballot = self.ballot.max(Ballot::first(upto));
     }
 
-    /// Votes on nothing below `upto` any more.
-    fn stop(&mut self, upto: u64, log: &mut LogMarks, cx: &mut Cx) {
-        if upto > self.stopped {
-            self.stopped = upto;
+    /// Begins a truncation: votes on nothing below `upto` any more.
+    pub(super) fn begin(&mut self, upto: u64, log: &mut LogMarks, cx: &mut Cx) {
+        if upto > self.ballot.upto {
+            self.ballot = Ballot::first(upto);
             log.append(Record::Stopped { upto }, cx);
         }
-    }
-
-    /// Begins a truncation.
-    pub(super) fn begin(&mut self, upto: u64, log: &mut LogMarks, cx: &mut Cx) {
-        self.stop(upto, log, cx);
         self.round = 0;
     }
 
     /// The truncation that it has stopped for, if that is not finished, because the watermark is below it.
     pub(super) fn unfinished(&self, watermark: u64) -> Option<u64> {
-        (watermark < self.stopped).then_some(self.stopped)
+        (watermark < self.ballot.upto).then_some(self.ballot.upto)
     }
 
     /// Whether it waits for the first round of a truncation.
     pub(super) fn waits_for(&self, upto: u64, watermark: u64) -> bool {
-        self.unfinished(watermark) == Some(upto) && self.round == 0
+        self.unfinished(watermark).is_some()
+            && self.ballot == Ballot::first(upto)
+            && self.round == 0
     }
 
     /// The truncations up to `upto` are over.
     pub(super) fn finish(&mut self, upto: u64) {
-        self.stopped = self.stopped.max(upto);
-        self.instances = self.instances.split_off(&(upto + 1));
+        self.ballot = self.ballot.max(Ballot::first(upto));
+        let below = |(ballot, merged): &(Ballot, Option<Merged>)| match merged {
+            Some(merged) => merged.upto <= upto,
+            None => ballot.upto <= upto,
+        };
+        self.accepted.take_if(|accepted| below(accepted));
         self.round = 0;
         self.target.take_if(|(target, _)| *target <= upto);
-        self.merge.take_if(|merge| merge.upto() <= upto);
+        self.merge.take_if(|merge| merge.ballot().upto <= upto);
+    }
+
+    /// Enters a ballot that is later than its own.
+    fn enter(&mut self, ballot: Ballot, log: &mut LogMarks, cx: &mut Cx) {
+        if ballot.upto > self.ballot.upto {
+            self.round = 0;
+        }
+        self.ballot = ballot;
+        log.append(Record::Merging { ballot, accepted: self.accepted }, cx);
     }
 
     /// Enters the next round of the truncation that it has stopped for. If it is this replica's turn, asks the others to
-    /// enter a view (step 7). Returns whether it is.
-    pub(super) fn enter_next_round(&mut self, setup: &Setup, cx: &mut Cx) -> bool {
+    /// enter a ballot (step 7). Returns whether it is. The ballot is in the log before any message names it, so it is not
+    /// used again after a restart.
+    pub(super) fn enter_next_round(
+        &mut self,
+        setup: &Setup,
+        log: &mut LogMarks,
+        cx: &mut Cx,
+    ) -> bool {
+        self.follow(self.ballot);
         self.round = self.round.saturating_add(1);
-        let Truncation { stopped: upto, round, .. } = *self;
-        let is_its_turn = coordinator_of(upto, round, setup) == setup.id;
+        let (upto, round) = (self.ballot.upto, self.round);
+        let ballot = Ballot { upto, view: View { round, recoverer: setup.id } };
+        let is_its_turn = coordinator_of(upto, round, setup) == setup.id && ballot > self.ballot;
         if is_its_turn {
-            let view = View { round, recoverer: setup.id };
-            self.merge = Some(Merge::new(upto, view));
-            setup.broadcast(Truncating::TruncationPaxosPrepare { upto, view }, cx);
+            self.enter(ballot, log, cx);
+            self.merge = Some(Merge::new(ballot));
+            setup.broadcast(Truncating::TruncationPaxosPrepare { ballot }, cx);
         }
         is_its_turn
     }
 
-    /// Another replica is in a view of a truncation. A replica that stopped later is in earlier rounds. If it stayed there,
-    /// no replica would follow it, and only the others would have turns. It enters the next round after the other has had this
-    /// one for as long as it waits between two rounds.
-    fn follow(&mut self, upto: u64, view: View) {
-        if upto == self.stopped {
-            self.round = self.round.max(view.round.saturating_sub(1));
+    /// A replica is in a view of the truncation that this one has stopped for. A replica that stopped later is in earlier
+    /// rounds. If it stayed there, no replica would follow it, and only the others would have turns. It enters the next round
+    /// after the other has had this one for as long as it waits between two rounds.
+    fn follow(&mut self, ballot: Ballot) {
+        if ballot.upto == self.ballot.upto {
+            self.round = self.round.max(ballot.view.round.saturating_sub(1));
         }
     }
 
-    /// What it has accepted for a truncation, and in which view.
-    pub(super) fn accepted(&self, upto: u64) -> Option<(View, Digest)> {
-        self.instances.get(&upto).and_then(|instance| instance.accepted)
+    /// What it has accepted last, and in which ballot.
+    pub(super) fn accepted(&self) -> Option<(Ballot, Option<Merged>)> {
+        self.accepted
     }
 
-    /// The log says what it has promised and accepted.
+    /// Whether it is in a ballot, and has accepted no merge there.
+    pub(super) fn is_undecided_in(&self, ballot: Ballot) -> bool {
+        self.ballot == ballot && self.accepted_in(ballot).is_none()
+    }
+
+    /// The merge that it has accepted in a ballot.
+    fn accepted_in(&self, ballot: Ballot) -> Option<Merged> {
+        self.accepted.filter(|(accepted_in, _)| *accepted_in == ballot).and_then(|(_, it)| it)
+    }
+
+    /// The log says which ballot it has entered, and what it has accepted.
     pub(super) fn replay_merging(
         &mut self,
-        upto: u64,
-        view: View,
-        accepted: Option<(View, Digest)>,
+        ballot: Ballot,
+        accepted: Option<(Ballot, Option<Merged>)>,
     ) {
-        self.instances.insert(upto, Instance { view, accepted });
+        self.ballot = self.ballot.max(ballot);
+        self.accepted = accepted;
     }
 
-    /// A truncation coordinator asks the replica to enter a view. Returns whether it does; then it sends its snapshot.
+    /// A truncation coordinator asks the replica to enter a ballot. Returns whether it does; then it sends its snapshot.
     pub(super) fn on_paxos_prepare(
         &mut self,
         from: NodeId,
-        (upto, view): (u64, View),
+        ballot: Ballot,
         log: &mut LogMarks,
         cx: &mut Cx,
     ) -> bool {
-        let instance = self.instances.entry(upto).or_default();
-        if instance.view > view {
-            let reply = Truncating::ProposeMergeReply { upto, view: instance.view };
+        if ballot < self.ballot {
+            let reply = Truncating::ProposeMergeReply { ballot: self.ballot, merged: None };
             cx.send(from, Message::Truncating(reply));
             return false;
         }
-        instance.view = view;
-        log.append(Record::Merging { upto, view, accepted: instance.accepted }, cx);
-        self.stop(upto, log, cx);
-        self.follow(upto, view);
+        if ballot > self.ballot {
+            self.enter(ballot, log, cx);
+        }
         true
     }
 
-    /// Accepts a merge (step 4).
+    /// Accepts what is proposed in a ballot. Returns false if the replica is in a later ballot, or has accepted another merge
+    /// in this one.
+    pub(super) fn accept(
+        &mut self,
+        ballot: Ballot,
+        merged: Option<Merged>,
+        log: &mut LogMarks,
+        cx: &mut Cx,
+    ) -> bool {
+        if ballot < self.ballot {
+            return false;
+        }
+        match (self.accepted_in(ballot), merged) {
+            (Some(accepted), Some(merged)) if accepted != merged => return false,
+            (None, _) if self.accepted != Some((ballot, merged)) => {
+                self.accepted = Some((ballot, merged));
+                self.enter(ballot, log, cx);
+            }
+            (Some(_), _) | (None, _) => {} // Repeated, or overtaken by the merge.
+        }
+        true
+    }
+
+    /// A coordinator proposes a merge, or to clear its ballot (step 4).
     pub(super) fn on_propose_merge(
         &mut self,
         from: NodeId,
-        (upto, view): (u64, View),
-        merged: Digest,
+        ballot: Ballot,
+        merged: Option<Merged>,
         log: &mut LogMarks,
         cx: &mut Cx,
     ) {
-        let instance = self.instances.entry(upto).or_default();
-        let current = instance.view.max(view);
-        if instance.view <= view {
-            let accepted = Some((view, merged));
-            *instance = Instance { view, accepted };
-            log.append(Record::Merging { upto, view, accepted }, cx);
-            self.stop(upto, log, cx);
+        if self.accept(ballot, merged, log, cx) || ballot < self.ballot {
+            let reply = Truncating::ProposeMergeReply { ballot: self.ballot, merged };
+            cx.send(from, Message::Truncating(reply));
         }
-        let reply = Truncating::ProposeMergeReply { upto, view: current };
-        cx.send(from, Message::Truncating(reply));
     }
 
     /// The truncation that this replica coordinates.
@@ -200,20 +259,26 @@ impl Truncation {
         self.merge.as_mut()
     }
 
+    /// Coordinates no truncation any more. The next turn comes.
+    pub(super) fn give_up_merge(&mut self) {
+        self.merge = None;
+    }
+
     /// Collects the replicas' snapshots (step 3). Returns whether this one is for the merge that the replica coordinates.
     pub(super) fn add_snapshot(
         &mut self,
         from: NodeId,
-        (upto, view): (u64, View),
+        ballot: Ballot,
         snapshot: Snapshot,
         setup: &Setup,
     ) -> bool {
-        let own_view = view == View::OWN && coordinator_of(upto, 0, setup) == setup.id;
-        if own_view && self.merge.as_ref().is_none_or(|merge| merge.upto() < upto) {
-            self.merge = Some(Merge::new(upto, view));
+        let Ballot { upto, view } = ballot;
+        let is_own = view == View::OWN && coordinator_of(upto, 0, setup) == setup.id;
+        if is_own && self.merge.as_ref().is_none_or(|merge| merge.ballot().upto < upto) {
+            self.merge = Some(Merge::new(ballot));
         }
         match &mut self.merge {
-            Some(merge) if (merge.upto(), merge.view()) == (upto, view) => {
+            Some(merge) if merge.ballot() == ballot => {
                 merge.add(from.member(), snapshot);
                 true
             }
@@ -221,26 +286,29 @@ impl Truncation {
         }
     }
 
-    /// Announces the merge once it is durable (step 5). Gives up if a replica is in a later view (step 7).
+    /// Announces the merge once it is durable (step 5). Gives up if a replica is in a later ballot (step 7). Returns whether
+    /// the ballot is cleared now.
     pub(super) fn on_propose_merge_reply(
         &mut self,
         from: NodeId,
-        (upto, view): (u64, View),
+        ballot: Ballot,
+        merged: Option<Merged>,
         setup: &Setup,
         cx: &mut Cx,
-    ) {
-        let Some(merge) = &mut self.merge else { return };
-        if merge.upto() != upto || view < merge.view() {
-            return;
+    ) -> bool {
+        let Some(merge) = &mut self.merge else { return false };
+        if ballot > merge.ballot() {
+            self.give_up_merge();
+            self.follow(ballot);
+            return false;
         }
-        if view > merge.view() {
-            self.merge = None; // Its own next turn comes.
-            self.follow(upto, view);
-            return;
+        if ballot < merge.ballot() || !merge.accept(from.member(), merged, setup.group.majority()) {
+            return false;
         }
-        if let Some(merged) = merge.accept(from.member(), setup.group.majority()) {
+        if let Some(Merged { upto, digest: merged }) = merged {
             setup.broadcast(Truncating::TruncationFinished { upto, merged }, cx);
         }
+        merged.is_none()
     }
 
     /// A finished truncation and its digest, if this replica does not have everything below it yet.

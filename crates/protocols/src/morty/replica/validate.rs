@@ -29,6 +29,8 @@ pub(super) struct Validation<'a> {
     pub(super) transactions: &'a mut Transactions,
     pub(super) state: &'a mut State,
     pub(super) setup: &'a Setup,
+    /// Another replica has found that the reads have missed nothing that has committed below this.
+    pub(super) missed_nothing_below: Version,
 }
 
 impl Validation<'_> {
@@ -96,22 +98,24 @@ impl Validation<'_> {
             });
             match missed {
                 Missed::ForGood => vote = Vote::AbandonFinal,
-                Missed::Perhaps if vote != Vote::AbandonFinal => vote = Vote::AbandonTentative,
-                Missed::Perhaps => continue,
+                Missed::Perhaps | Missed::Forgotten if vote != Vote::AbandonFinal => {
+                    vote = Vote::AbandonTentative;
+                }
+                Missed::Perhaps | Missed::Forgotten => continue,
             }
-            conflict = Some(Conflict { key: read.key.clone(), readers: None });
+            conflict = Some(Conflict::over(read.key.clone()));
         }
         // Check 2: no other read missed one of its writes.
         let undecided = self.transactions.get(version).expect("a transaction to vote on");
         let written = contents.writes.iter().zip(&undecided.writes);
         for (write, place) in written.filter(|_| checks.missed_by_others) {
-            let key = || Some(Conflict { key: write.key.clone(), readers: None });
+            let key = || Some(Conflict::over(write.key.clone()));
             match self.state.keys.at(*place).1.missed_write_of(version, Control::Ordering) {
                 Some((Missed::ForGood, _)) => {
                     let (vote, conflict) = (Vote::AbandonFinal, key());
                     return Some(Validated { vote, conflict, unconfirmed });
                 }
-                Some((Missed::Perhaps, _)) if vote != Vote::AbandonFinal => {
+                Some((Missed::Perhaps | Missed::Forgotten, _)) if vote != Vote::AbandonFinal => {
                     (vote, conflict) = (Vote::AbandonTentative, key());
                 }
                 _ => {}
@@ -191,8 +195,8 @@ impl Validation<'_> {
             self.transactions.wait_for(writer, version, cx.now(), self.setup);
         }
         let (vote, conflict) = match (conflict, unknown, wait) {
-            (Some(key), ..) => (Vote::AbandonFinal, Some(Conflict { key, readers: None })),
-            (_, Some(key), _) => (Vote::AbandonTentative, Some(Conflict { key, readers: None })),
+            (Some(key), ..) => (Vote::AbandonFinal, Some(Conflict::over(key))),
+            (_, Some(key), _) => (Vote::AbandonTentative, Some(Conflict::over(key))),
             (.., Some(_)) => (Vote::Provisional, None),
             _ => (Vote::Commit, None),
         };

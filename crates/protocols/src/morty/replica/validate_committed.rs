@@ -16,6 +16,7 @@
 
 use serried_model::{Key, Version};
 use serried_parts::WriteId;
+use smallvec::SmallVec;
 
 use super::Cx;
 use super::key_record::Missed;
@@ -35,13 +36,15 @@ impl Found {
     fn add(&mut self, missed: Missed, key: &Key, reader: Option<Version>) {
         self.vote = match (self.vote, missed) {
             (Vote::AbandonFinal, _) | (_, Missed::ForGood) => Vote::AbandonFinal,
-            (_, Missed::Perhaps) => Vote::AbandonTentative,
+            (_, Missed::Perhaps | Missed::Forgotten) => Vote::AbandonTentative,
         };
+        let forgotten = missed == Missed::Forgotten;
         match &mut self.conflict {
             Some(conflict) => {
-                conflict.readers = conflict.readers.and_then(|it| Some(it.max(reader?)))
+                conflict.readers = conflict.readers.and_then(|it| Some(it.max(reader?)));
+                conflict.forgotten |= forgotten;
             }
-            none => *none = Some(Conflict { key: key.clone(), readers: reader }),
+            none => *none = Some(Conflict { key: key.clone(), readers: reader, forgotten }),
         }
     }
 }
@@ -56,10 +59,7 @@ impl Validation<'_> {
         let checks = self.setup.options.checks;
         let mut found = Found { vote: Vote::Commit, conflict: None };
         for read in contents.reads.iter().filter(|_| checks.missed_by_reads) {
-            let record = self.state.keys.load(&read.key, cx.store());
-            let missed = record.missed_after(version, read.write.version);
-            let missed = missed.or_else(|| self.is_gone(version, read, cx));
-            if let Some(missed) = missed {
+            if let Some(missed) = self.missed_by(version, read, cx) {
                 found.add(missed, &read.key, None);
             }
         }
@@ -75,6 +75,39 @@ impl Validation<'_> {
         Validated { vote, conflict, unconfirmed: Reads::new() }
     }
 
+    /// Whether one of the reads has missed a write.
+    pub(super) fn missed_by_reads(
+        &mut self,
+        version: Version,
+        contents: &Contents,
+        cx: &mut Cx,
+    ) -> Option<Missed> {
+        let reads = contents.reads.iter();
+        let missed: SmallVec<[Missed; 2]> =
+            reads.filter_map(|read| self.missed_by(version, read, cx)).collect();
+        match missed.contains(&Missed::ForGood) {
+            true => Some(Missed::ForGood),
+            false => missed.first().copied(),
+        }
+    }
+
+    fn missed_by(&mut self, reader: Version, read: &Read, cx: &mut Cx) -> Option<Missed> {
+        let record = self.state.keys.load(&read.key, cx.store());
+        let missed = record.missed_after(reader, read.write.version);
+        missed.or_else(|| match self.is_gone(reader, read, cx) {
+            Some(Missed::Forgotten) if self.need_not_remember() => None,
+            missed => missed,
+        })
+    }
+
+    /// Whether another replica has settled everything of which this one may have forgotten a part, and has found that the
+    /// reads have missed nothing there.
+    fn need_not_remember(&self) -> bool {
+        let progress = &self.state.progress;
+        let forgotten = progress.whole_from().max(Version::at(progress.lacks_before()));
+        forgotten <= self.missed_nothing_below
+    }
+
     /// Whether a read that has missed nothing here may have missed a delete that is forgotten. If a value was found that is
     /// not here, although its transaction is settled, it was deleted.
     fn is_gone(&mut self, reader: Version, read: &Read, cx: &mut Cx) -> Option<Missed> {
@@ -82,7 +115,7 @@ impl Validation<'_> {
         let lacks_before = Version::at(progress.lacks_before());
         if found.tag == WriteId::INITIAL.tag {
             let forgotten = progress.whole_from().max(lacks_before);
-            return (found.version < forgotten).then_some(Missed::Perhaps);
+            return (found.version < forgotten).then_some(Missed::Forgotten);
         }
         let record = self.state.keys.load(&read.key, cx.store());
         let is_here = match record.committed.get(found.version) {
@@ -92,14 +125,14 @@ impl Validation<'_> {
             None => {
                 let is_settled = self.transactions.settlement(found.version, self.state).is_some();
                 if !is_settled && found.version < self.state.progress.whole_from() {
-                    return Some(Missed::Perhaps);
+                    return Some(Missed::Forgotten);
                 }
                 !is_settled
             }
         };
         match is_here {
             true => None,
-            false if reader < lacks_before => Some(Missed::Perhaps),
+            false if reader < lacks_before => Some(Missed::Forgotten),
             false => Some(Missed::ForGood),
         }
     }

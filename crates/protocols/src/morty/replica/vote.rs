@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serried_model::{NodeId, Version};
 
 use super::execute::{observe_writes, refuse};
+use super::key_record::Missed;
 use super::transactions::Reads;
 use super::validate::{Validated, Validation};
 use super::{Cx, Replica, reject};
@@ -70,7 +71,8 @@ impl Replica {
 
     /// A recoverer knows of too few votes to commit an execution, and it may have committed nevertheless. This replica votes
     /// to commit it if it has not done so and nothing is in the way. [`crate::tapir`] says why that is safe although it has
-    /// entered the recoverer's view. It does not vote below a truncation for which it has stopped, as always.
+    /// entered the recoverer's view. Below a truncation for which it has stopped it votes only in a ballot that is cleared
+    /// ([`truncation`](super::truncation)).
     pub(super) fn vote_late(
         &mut self,
         from: NodeId,
@@ -78,7 +80,7 @@ impl Replica {
         late: LateVote,
         cx: &mut Cx,
     ) {
-        let LateVote { eid, contents } = late;
+        let LateVote { eid, contents, missed_nothing_below, cleared } = late;
         if !self.setup.is_sound(version, self.setup.id.partition(), &contents) {
             let what = format_args!("what no transaction can do, to vote on {version}");
             return reject(from, what, cx);
@@ -87,19 +89,42 @@ impl Replica {
         let execution = undecided.execution.as_ref();
         let voted = execution.filter(|execution| execution.eid == eid).and_then(|it| it.vote);
         let is_open = undecided.is_superseded() && undecided.abandoned_before <= eid;
-        let has_stopped = version < self.truncation.stopped();
+        let has_stopped = version < self.truncation.stopped()
+            && !cleared.is_some_and(|ballot| self.truncation.is_undecided_in(ballot));
         if has_stopped || !is_open || !matches!(voted, None | Some(Vote::AbandonTentative)) {
             return;
         }
         cx.charge(contents.reads.len() + contents.writes.len());
         let next_tag = undecided.next_tag;
         self.transactions.install(version, (eid, next_tag), contents, &mut self.state.keys);
-        self.decide_vote(version, voted, cx);
+        self.decide_vote(version, (voted, Version::at(missed_nothing_below)), cx);
+    }
+
+    /// What a recoverer receives as this replica's vote, and below which version the execution's reads have missed nothing that
+    /// has committed, in microseconds. Only under validation this can be more than what it has voted: if it has learned since
+    /// that a write which they have missed has committed, the transaction has not, and never will.
+    pub(super) fn testify(&mut self, version: Version, cx: &mut Cx) -> (Option<Vote>, u64) {
+        let undecided = self.transactions.get(version);
+        let Some(execution) = undecided.and_then(|undecided| undecided.execution.as_ref()) else {
+            return (None, 0);
+        };
+        let (vote, contents) = (execution.vote, execution.contents.clone());
+        if self.setup.options.control == Control::Ordering {
+            return (vote, 0);
+        }
+        match self.validation().missed_by_reads(version, &contents, cx) {
+            None => (vote, self.state.progress.watermark().timestamp_us),
+            Some(Missed::ForGood) if !self.catch_up.may_lack_something() => {
+                (Some(Vote::AbandonFinal), 0)
+            }
+            Some(_) => (vote, 0),
+        }
     }
 
     /// Validates the transaction's execution, and votes unless it has to wait.
     fn vote(&mut self, version: Version, cx: &mut Cx) {
-        let Some((eid, vote, conflict)) = self.decide_vote(version, None, cx) else { return };
+        let last = (None, Version::INITIAL);
+        let Some((eid, vote, conflict)) = self.decide_vote(version, last, cx) else { return };
         self.send_vote(
             version,
             Message::Reply(Reply::PrepareReply { version, eid, vote, conflict }),
@@ -108,18 +133,20 @@ impl Replica {
     }
 
     /// Validates the transaction's execution, and enters and logs this replica's vote on it, unless it has to wait. `last` is
-    /// the vote on it that is in the log.
+    /// the vote on it that is in the log. Another replica has found that its reads have missed nothing that has committed below
+    /// `missed_nothing_below`.
     fn decide_vote(
         &mut self,
         version: Version,
-        last: Option<Vote>,
+        (last, missed_nothing_below): (Option<Vote>, Version),
         cx: &mut Cx,
     ) -> Option<(u32, Vote, Option<Conflict>)> {
         let undecided = self.transactions.get(version).expect("a transaction to vote on");
         let next_tag = undecided.next_tag;
         let execution = undecided.execution.as_ref().expect("an execution to vote on");
         let (eid, contents) = (execution.eid, execution.contents.clone());
-        let validated = self.validation().validate(version, &contents, cx);
+        let mut validation = Validation { missed_nothing_below, ..self.validation() };
+        let validated = validation.validate(version, &contents, cx);
         self.notify(cx);
         let Some(Validated { vote, conflict, unconfirmed }) = validated else {
             self.log_abandonment(version, eid, cx);
@@ -145,7 +172,7 @@ impl Replica {
 
     fn validation(&mut self) -> Validation<'_> {
         let Replica { transactions, state, setup, .. } = self;
-        Validation { transactions, state, setup }
+        Validation { transactions, state, setup, missed_nothing_below: Version::INITIAL }
     }
 
     /// The execution has to wait, and there is no vote to log. What earlier executions had prepared is released already, so

@@ -13,7 +13,7 @@ use super::by_hand::{contents, decide, prepare, version};
 use super::*;
 use crate::morty::Coordinator;
 use crate::morty::message::{
-    CatchingUp, Contents, Known, Recovering, Rejoining, Reply, Request, Settlement, Status,
+    Ballot, CatchingUp, Contents, Known, Recovering, Rejoining, Reply, Request, Settlement, Status,
     Truncating,
 };
 
@@ -100,12 +100,12 @@ fn what_only_replicas_of_the_partition_send_is_dropped_from_others() {
     let far = NodeId::replica(7, 1);
     let outsiders = [coordinator_id(0), NodeId(NodeId::MEMBERS as u64 - 1), far];
     let (upto, view) = (100, View::OWN.next(NodeId(1)));
-    let snapshot = Default::default();
+    let (ballot, snapshot) = (Ballot { upto, view }, Default::default());
     let messages = [
-        Message::Truncating(Truncating::Truncate { upto, view, snapshot }),
-        Message::Truncating(Truncating::TruncationPaxosPrepare { upto, view }),
-        Message::Truncating(Truncating::ProposeMerge { upto, view, merged: Default::default() }),
-        Message::Truncating(Truncating::ProposeMergeReply { upto, view }),
+        Message::Truncating(Truncating::Truncate { ballot, snapshot }),
+        Message::Truncating(Truncating::TruncationPaxosPrepare { ballot }),
+        Message::Truncating(Truncating::ProposeMerge { ballot, merged: None }),
+        Message::Truncating(Truncating::ProposeMergeReply { ballot, merged: None }),
         Message::Truncating(Truncating::TruncationFinished { upto, merged: Default::default() }),
         Message::Truncating(Truncating::CannotMerge { upto }),
         Message::CatchingUp(CatchingUp::GetCommitted { since: txn(), run: 0 }),

@@ -3,43 +3,44 @@
 use super::by_hand::{contents, version};
 use super::world::{SECOND, World, digest, n, run_asked_for};
 use super::*;
+use crate::morty::message::{Ballot, Merged};
 
 const UPTO: u64 = 6 * SECOND;
 
-/// How far a proposal of a merge gets with n0: the view that it answers.
-fn answered_view(answers: &[(NodeId, NodeId, Message)]) -> View {
-    let view = answers.iter().find_map(|(.., message)| match message {
-        Message::Truncating(Truncating::ProposeMergeReply { view, .. }) => Some(*view),
+/// How far a proposal of a merge gets with n0: the ballot that it answers.
+fn answered_ballot(answers: &[Envelope]) -> Ballot {
+    let ballot = answers.iter().find_map(|(.., message)| match message {
+        Message::Truncating(Truncating::ProposeMergeReply { ballot, .. }) => Some(*ballot),
         _ => None,
     });
-    view.unwrap_or_else(|| panic!("no answer to a proposal in {answers:?}"))
+    ballot.unwrap_or_else(|| panic!("no answer to a proposal in {answers:?}"))
 }
 
 #[test]
-fn no_merge_is_accepted_below_the_promised_view_after_a_restart() {
-    let early = View::OWN.next(n(2));
-    let late = early.next(n(1));
-    let (one, other) = (digest(&[]), digest(&[version(SECOND, 0)]));
+fn no_merge_is_accepted_below_the_promised_ballot_after_a_restart() {
+    let after = |ballot: Ballot, member| Ballot { view: ballot.view.next(n(member)), ..ballot };
+    let early = after(Ballot::first(UPTO), 2);
+    let late = after(early, 1);
+    let merges = |digest| Some(Merged { upto: UPTO, digest });
+    let (one, other) = (merges(digest(&[])), merges(digest(&[version(SECOND, 0)])));
     for restarts in [false, true] {
         let mut world = World::new(1);
         world.now = UPTO + 10 * SECOND;
         world.tell(
             n(1),
             n(0),
-            Message::Truncating(Truncating::TruncationPaxosPrepare { upto: UPTO, view: late }),
+            Message::Truncating(Truncating::TruncationPaxosPrepare { ballot: late }),
         );
         if restarts {
             world.restart(n(0));
         }
-        let propose = |view, merged| {
-            Message::Truncating(Truncating::ProposeMerge { upto: UPTO, view, merged })
-        };
+        let propose =
+            |ballot, merged| Message::Truncating(Truncating::ProposeMerge { ballot, merged });
         let answers = world.tell(n(2), n(0), propose(early, other));
-        assert_eq!(answered_view(&answers), late, "it has promised that, restarts: {restarts}");
-        // A later view hears of what was accepted in the late one, and of nothing else.
-        let accepted_in = |world: &mut World, view| {
-            let prepare =
-                Message::Truncating(Truncating::TruncationPaxosPrepare { upto: UPTO, view });
+        assert_eq!(answered_ballot(&answers), late, "it has promised that, restarts: {restarts}");
+        // A later ballot hears of what was accepted in the late one, and of nothing else.
+        let accepted_in = |world: &mut World, ballot| {
+            let prepare = Message::Truncating(Truncating::TruncationPaxosPrepare { ballot });
             let answers = world.tell(n(2), n(0), prepare);
             let accepted = answers.iter().find_map(|(.., message)| match message {
                 Message::Truncating(Truncating::Truncate { snapshot, .. }) => {
@@ -49,7 +50,7 @@ fn no_merge_is_accepted_below_the_promised_view_after_a_restart() {
             });
             accepted.expect("a snapshot")
         };
-        let later = late.next(n(2));
+        let later = after(late, 2);
         let mut untouched = World::new(1);
         untouched.now = world.now;
         assert_eq!(accepted_in(&mut untouched, later), None);

@@ -4,6 +4,7 @@ use super::by_hand::{contents, decide, prepare, version};
 use super::world::{SECOND, World, digest, n, votes};
 use super::*;
 use crate::morty::Digest;
+use crate::morty::message::Ballot;
 
 #[test]
 fn a_replacement_votes_on_nothing_before_it_knows_what_may_have_committed() {
@@ -101,7 +102,7 @@ fn a_truncation_announced_during_catch_up_is_asked_for_next() {
     let said = world.tell(
         n(1),
         n(0),
-        Message::Truncating(Truncating::TruncationPaxosPrepare { upto, view }),
+        Message::Truncating(Truncating::TruncationPaxosPrepare { ballot: Ballot { upto, view } }),
     );
     assert_eq!(
         said,
@@ -196,7 +197,7 @@ fn a_truncation_that_lies_ahead_of_the_clock_is_not_prepared_for() {
     world.now = 100 * SECOND;
     let view = View { round: 1, recoverer: n(1) };
     for (upto, stops) in [(1000 * SECOND, false), (60 * SECOND, true)] {
-        let prepare = Truncating::TruncationPaxosPrepare { upto, view };
+        let prepare = Truncating::TruncationPaxosPrepare { ballot: Ballot { upto, view } };
         let answers = world.tell(n(1), n(0), Message::Truncating(prepare));
         assert_eq!(
             (!answers.is_empty(), world.gauge(n(0), "stopped_below_us") > 0),

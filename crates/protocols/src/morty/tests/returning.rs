@@ -42,7 +42,7 @@ fn a_stopped_replica_votes_on_nothing_below_after_a_restart() {
     world.now = 20 * SECOND;
     world.timer(n(0), ReplicaTimer::Truncation);
     let stopped = |e: &Envelope| match e.2 {
-        Message::Truncating(Truncating::Truncate { upto, .. }) => Some(upto),
+        Message::Truncating(Truncating::Truncate { ballot, .. }) => Some(ballot.upto),
         _ => None,
     };
     let upto = world.network.iter().find_map(stopped).expect("it has told what it has");

@@ -2,6 +2,7 @@
 //! a part of.
 
 mod in_doubt;
+mod stopped;
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use super::by_hand::{contents, decide, finalize, prepare, version};
 use super::world::{SECOND, World, digest, n, votes};
 use super::*;
 use crate::Mutated;
-use crate::morty::message::{Conflict, Contents, LateVote, Read, Settlement};
+use crate::morty::message::{Ballot, Conflict, Contents, Known, LateVote, Read, Settlement};
 use crate::morty::{Mutation, Options};
 use crate::tapir::OPTIONS;
 
@@ -414,7 +415,7 @@ fn vote_on_first(net: &mut Net, votes: &[(usize, Vote, Option<Version>)]) {
     net.network.clear();
     let version = *versions(net, 0).last().expect("a version");
     for (member, vote, readers) in votes {
-        let conflict = Some(Conflict { key: Key::from("x"), readers: *readers });
+        let conflict = Some(Conflict { readers: *readers, ..Conflict::over(Key::from("x")) });
         let reply = Reply::PrepareReply { version, eid: 0, vote: *vote, conflict };
         net.deliver((n(*member), coordinator_id(0), Message::Reply(reply)));
     }
@@ -461,6 +462,28 @@ fn a_client_stays_with_a_replica_from_which_transactions_commit_in_between() {
         } else {
             assert_eq!(aborts_after_reading(&mut net, 1), n(0), "{number}");
         }
+    }
+}
+
+/// A replica from which was read that nothing is there has settled so little that another one has forgotten more.
+#[test]
+fn a_client_leaves_a_replica_at_once_if_another_has_forgotten_what_that_one_has_not_settled() {
+    for (forgotten, next) in [(false, 0), (true, 1)] {
+        let mut net = tapir(1);
+        assert_eq!(reads_from(&mut net), n(0));
+        net.settle();
+        net.commit(0, &["x"], &[("x", "1")]);
+        net.hear();
+        net.network.clear();
+        let version = *versions(&mut net, 0).last().unwrap();
+        let conflict = Conflict { forgotten, ..Conflict::over(Key::from("x")) };
+        for (member, vote) in [(2, Vote::AbandonTentative), (1, Vote::AbandonFinal)] {
+            let conflict = Some(conflict.clone());
+            let reply = Reply::PrepareReply { version, eid: 0, vote, conflict };
+            net.deliver((n(member), coordinator_id(0), Message::Reply(reply)));
+        }
+        assert_eq!(net.told(0).last().unwrap(), "aborted over [\"x\"]");
+        assert_eq!(reads_from(&mut net), n(next));
     }
 }
 

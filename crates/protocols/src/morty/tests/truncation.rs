@@ -3,7 +3,9 @@
 use super::by_hand::{contents, decide, prepare, version};
 use super::*;
 use crate::morty::Digest;
-use crate::morty::message::{CatchingUp, Reply, Request, Settlement, Snapshot, Status, Truncating};
+use crate::morty::message::{
+    Ballot, CatchingUp, Merged, Reply, Request, Settlement, Snapshot, Status, Truncating,
+};
 
 /// The truncations of the default settings are two seconds apart, and ten seconds late; the replicas
 /// take turns at coordinating them, and this one is the turn of n0.
@@ -87,7 +89,7 @@ fn a_replacement_has_no_say_in_what_its_predecessor_may_have_known() {
         for upto in [UPTO - 2_000_000, UPTO] {
             let snapshot = Snapshot::default();
             let truncate =
-                Message::Truncating(Truncating::Truncate { upto, view: View::OWN, snapshot });
+                Message::Truncating(Truncating::Truncate { ballot: Ballot::first(upto), snapshot });
             for member in 1..3 {
                 let answers = net.tell(NodeId(member), 0, truncate.clone());
                 // It would merge what others have with what it has.
@@ -96,11 +98,17 @@ fn a_replacement_has_no_say_in_what_its_predecessor_may_have_known() {
                     [(NodeId(member), Message::Truncating(Truncating::CannotMerge { upto }))]
                 );
             }
-            let enter = Message::Truncating(Truncating::TruncationPaxosPrepare { upto, view });
+            let enter = Message::Truncating(Truncating::TruncationPaxosPrepare {
+                ballot: Ballot { upto, view },
+            });
             assert_eq!(net.tell(NodeId(1), 0, enter), [], "for {upto}");
         }
         let merged = Digest::default();
-        let propose = |upto| Message::Truncating(Truncating::ProposeMerge { upto, view, merged });
+        let proposed = |upto| (Ballot { upto, view }, Some(Merged { upto, digest: merged }));
+        let propose = |upto| {
+            let (ballot, merged) = proposed(upto);
+            Message::Truncating(Truncating::ProposeMerge { ballot, merged })
+        };
         assert_eq!(net.tell(NodeId(1), 0, propose(UPTO - 2_000_000)), []);
         net.act(0, |replica, cx| replica.on_timer(ReplicaTimer::Truncation, cx));
         let speaks =
@@ -109,10 +117,9 @@ fn a_replacement_has_no_say_in_what_its_predecessor_may_have_known() {
         assert_eq!(net.nodes[0].records.len(), logged);
         // A truncation above that is a promise that nobody has made yet.
         let accepted = net.tell(NodeId(1), 0, propose(UPTO));
-        assert_eq!(
-            accepted,
-            [(NodeId(1), Message::Truncating(Truncating::ProposeMergeReply { upto: UPTO, view }))]
-        );
+        let (ballot, merge) = proposed(UPTO);
+        let reply = Truncating::ProposeMergeReply { ballot, merged: merge };
+        assert_eq!(accepted, [(NodeId(1), Message::Truncating(reply))]);
         // Once all of it is settled it is like any other.
         net.tell(
             NodeId(1),
@@ -121,10 +128,8 @@ fn a_replacement_has_no_say_in_what_its_predecessor_may_have_known() {
         );
         assert_eq!(truncated_below(&net, 0), UPTO);
         net.now += 2_000_000;
-        let enter = Message::Truncating(Truncating::TruncationPaxosPrepare {
-            upto: UPTO + 2_000_000,
-            view,
-        });
+        let ballot = Ballot { upto: UPTO + 2_000_000, view };
+        let enter = Message::Truncating(Truncating::TruncationPaxosPrepare { ballot });
         let answers = net.tell(NodeId(1), 0, enter);
         assert!(
             matches!(&answers[..], [(NodeId(1), Message::Truncating(Truncating::Truncate { .. }))]),

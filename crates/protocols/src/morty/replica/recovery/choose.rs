@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serried_actor::NodeSet;
 use serried_model::NodeId;
 
-use crate::morty::message::{Contents, Known, Proposal, Settlement, View, Vote};
+use crate::morty::message::{Contents, Known, LateVote, Proposal, Settlement, View, Vote};
 use crate::morty::votes::Quorums;
 
 #[derive(Debug, Default)]
@@ -202,16 +202,14 @@ impl Instance {
         !core::mem::replace(&mut self.doubted, true)
     }
 
-    /// The execution that replicas have to vote on so that a choice can be made, if there is one.
-    pub(super) fn doubtful(
-        &self,
-        chosen: Option<u32>,
-        rules: Rules,
-    ) -> Option<(u32, Arc<Contents>)> {
-        match self.choose(chosen, rules) {
-            Choice::Doubtful(eid, contents) if self.proposed.is_none() => Some((eid, contents)),
-            _ => None,
-        }
+    /// What replicas have to vote on so that a choice can be made, if there is something.
+    pub(super) fn doubtful(&self, chosen: Option<u32>, rules: Rules) -> Option<LateVote> {
+        let Choice::Doubtful(eid, contents) = self.choose(chosen, rules) else { return None };
+        let same = |known: &&Known| known.execution.as_ref().is_some_and(|it| it.0 == eid);
+        let missed_nothing = self.answers().filter(same).map(|known| known.missed_nothing_below);
+        let missed_nothing_below = missed_nothing.max().unwrap_or_default();
+        let late = LateVote { eid, contents, missed_nothing_below, cleared: None };
+        self.proposed.is_none().then_some(late)
     }
 
     /// To commit an execution, its contents must be known. A majority has voted on it, so a replica of any majority has

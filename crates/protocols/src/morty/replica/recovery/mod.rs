@@ -33,8 +33,8 @@ use super::setup::Setup;
 use super::{Cx, Timer, reject};
 use crate::morty::Mutation;
 use crate::morty::message::{
-    CatchingUp, Contents, Decision, Known, LateVote, Message, Proposal, Recovering, Request,
-    Settlement, Status, View,
+    Ballot, CatchingUp, Contents, Decision, Known, LateVote, Message, Proposal, Recovering,
+    Request, Settlement, Status, View,
 };
 use crate::morty::votes::Quorums;
 
@@ -63,6 +63,8 @@ struct Recovery {
     /// The nodes that wait for the outcome.
     inquirers: BTreeSet<NodeId>,
     repeated: u32,
+    /// A ballot of a truncation of the own partition that is cleared. The truncation waits for the transaction.
+    cleared: Option<Ballot>,
     rules: Rules,
 }
 
@@ -246,6 +248,7 @@ impl Recoveries {
             instances: BTreeMap::new(),
             inquirers: inquirer.into_iter().collect(),
             repeated: 0,
+            cleared: None,
             rules: Rules {
                 quorums: Quorums::of(&setup.group, &setup.options),
                 ignores_accepted: mutation.is(Mutation::RecoveryIgnoresFinalize),
@@ -301,6 +304,25 @@ impl Recoveries {
         recovery.set_timer(version, setup, cx);
         self.go_on_with(version, setup, cx, Recovery::repeat);
         self.go_on_with(version, setup, cx, Recovery::go_on);
+        Next::Wait
+    }
+
+    /// A truncation of the own partition waits for a transaction, and replicas that have stopped for it and are in this ballot
+    /// may vote on the transaction. They are asked now if it is in doubt. If another replica recovers it, that one is not
+    /// given any more time, since it can't ask them.
+    pub(super) fn ask_the_stopped(
+        &mut self,
+        version: Version,
+        cleared: Ballot,
+        setup: &Setup,
+        cx: &mut Cx,
+    ) -> Next {
+        let Some(recovery) = self.all.get_mut(&version) else { return Next::Wait };
+        recovery.cleared = Some(cleared);
+        if let Stage::Yields(last) = recovery.stage {
+            return Next::NewView(last);
+        }
+        self.go_on_with(version, setup, cx, Recovery::repeat);
         Next::Wait
     }
 
@@ -402,12 +424,12 @@ impl Recovery {
     /// What the replicas of a partition have to vote on so that the recovery can go on, if there is something.
     fn doubtful(&self, partition: u16) -> Option<LateVote> {
         let instance = self.instances.get(&partition)?;
-        let (eid, contents) = match &self.stage {
+        let late = match &self.stage {
             Stage::Home if partition == self.home => instance.doubtful(None, self.rules)?,
             Stage::Others(eid, _) => instance.doubtful(Some(*eid), self.rules)?,
             Stage::Home | Stage::Own(_) | Stage::Yields(_) | Stage::Over => return None,
         };
-        Some(LateVote { eid, contents })
+        Some(LateVote { cleared: self.cleared.filter(|_| partition == self.own), ..late })
     }
 
     fn carry_out(&self, version: Version, action: Action, setup: &Setup, cx: &mut Cx) {

@@ -3,7 +3,7 @@
 use super::*;
 
 /// The first replica recovers a transaction, for as long as it takes. Those that are not `up` receive nothing.
-fn recover(world: &mut World, txn: Version, up: &[usize]) {
+pub(super) fn recover(world: &mut World, txn: Version, up: &[usize]) {
     let is_up = |to: NodeId| to.is_coordinator() || up.contains(&to.member());
     world.deliver((NodeId(99), n(0), Message::Request(Request::Inquire { version: txn })));
     for _ in 0..40 {
@@ -16,7 +16,7 @@ fn recover(world: &mut World, txn: Version, up: &[usize]) {
     }
 }
 
-fn settled(world: &mut World, member: usize, txn: Version) -> Option<Settlement> {
+pub(super) fn settled(world: &mut World, member: usize, txn: Version) -> Option<Settlement> {
     let inquire = Message::Request(Request::Inquire { version: txn });
     let answers = world.tell(NodeId(99), n(member), inquire);
     let settlement = answers.iter().find_map(|(_, to, message)| match message {
@@ -30,14 +30,14 @@ fn settled(world: &mut World, member: usize, txn: Version) -> Option<Settlement>
 }
 
 /// A key in each of two partitions.
-fn key_of_each(group: &Group) -> [String; 2] {
+pub(super) fn key_of_each(group: &Group) -> [String; 2] {
     [0, 1].map(|partition| {
         let mut names = (0..).map(|number| format!("k{number}"));
         names.find(|name| group.partition_of(&Key::from(&**name)) == partition).unwrap()
     })
 }
 
-const COMMITTED: Option<Settlement> = Some(Settlement::Committed { eid: 0 });
+pub(super) const COMMITTED: Option<Settlement> = Some(Settlement::Committed { eid: 0 });
 
 /// The first has two votes, the second three, and commits slowly. A recoverer of the first hears from its two voters, and
 /// from one of the second's.
@@ -87,7 +87,7 @@ fn a_late_vote_is_durable_and_its_coordinator_does_not_receive_it() {
     let view = View { round: 1, recoverer: n(0) };
     let asks =
         |vote_on| Message::Recovering(Recovering::PaxosPrepare { version: t.0, view, vote_on });
-    let late = LateVote { eid: 0, contents: t.1.clone() };
+    let late = LateVote { eid: 0, contents: t.1.clone(), missed_nothing_below: 0, cleared: None };
     let answers = world.tell(n(0), n(2), asks(Some(late)));
     let vote = |answers: &[Envelope]| match answers {
         [
@@ -129,7 +129,7 @@ fn a_replica_that_has_stopped_for_a_truncation_does_not_vote_late_below_it() {
     let (mut world, [t, _]) = (five(Mutated::NONE), conflicting());
     world.now = 20_000_000;
     let (upto, merges) = (4_000_000, View { round: 1, recoverer: n(1) });
-    let stops = Truncating::TruncationPaxosPrepare { upto, view: merges };
+    let stops = Truncating::TruncationPaxosPrepare { ballot: Ballot { upto, view: merges } };
     world.tell(n(1), n(2), Message::Truncating(stops));
     assert_eq!(vote_late(&mut world, 2, 1, &t), None);
     assert_eq!(vote_late(&mut world, 3, 1, &t), Some(Vote::Commit));
@@ -143,7 +143,8 @@ fn vote_late(
     (txn, what): &(Version, Arc<Contents>),
 ) -> Option<Vote> {
     let view = View { round, recoverer: n(0) };
-    let vote_on = Some(LateVote { eid: 0, contents: what.clone() });
+    let vote_on =
+        Some(LateVote { eid: 0, contents: what.clone(), missed_nothing_below: 0, cleared: None });
     let asks = Recovering::PaxosPrepare { version: *txn, view, vote_on };
     let answers = world.tell(n(0), n(member), Message::Recovering(asks));
     match &answers[..] {
@@ -161,9 +162,11 @@ fn a_replica_that_has_voted_to_commit_does_not_vote_again() {
     world.now = 100 * SECOND;
     let u = (version(world.now, 5), reads_nothing_as_of(10));
     assert_eq!(ask(&mut world, &[2], &u), [Vote::Commit]);
-    world.settle_below(n(2), 80 * SECOND, digest(&[]));
+    let (executions, readable_from) = (vec![], 80 * SECOND);
+    let fetched = Message::CatchingUp(CatchingUp::Fetched { executions, readable_from });
+    world.tell(n(1), n(2), fetched);
     let unseen = (version(world.now, 6), reads_nothing_as_of(10));
-    assert_eq!(ask(&mut world, &[2], &unseen), [Vote::AbandonTentative], "deletes are forgotten");
+    assert_eq!(ask(&mut world, &[2], &unseen), [Vote::AbandonTentative], "deletes may be missing");
     assert_eq!(vote_late(&mut world, 2, 1, &u), Some(Vote::Commit));
 }
 
@@ -286,4 +289,39 @@ fn truncations_go_on_although_something_was_in_doubt() {
         assert!(world.gauge(n(member), "truncated_below_us") > u.0.timestamp_us);
         assert_eq!(settled(&mut world, member, u.0), COMMITTED, "n{member}");
     }
+}
+
+/// Home is in doubt, and the other participant has forgotten the transaction. Nobody is told that it is forgotten.
+#[test]
+fn what_is_in_doubt_at_home_goes_on_although_another_partition_has_forgotten_it() {
+    let group = Group::new(5, Duration::from_millis(1)).with_partitions(2);
+    let [x, _] = key_of_each(&group);
+    let mut world = World::of_options(group, OPTIONS);
+    world.now = 2_000_200;
+    let [t, u] = [version(2_000_000, 0), version(2_000_100, 1)];
+    let participants = [0, 1].into_iter().collect();
+    let of_t = Contents { participants, ..Contents::clone(&contents(&[], &[(&x, "t")])) };
+    let of_u = contents(&[(&x, Version::INITIAL)], &[]);
+    let of_t = Arc::new(of_t);
+    assert_eq!(ask(&mut world, &[2], &(u, of_u)), [Vote::Commit]);
+    assert_eq!(ask(&mut world, &[0, 1], &(t, of_t)), [Vote::Commit; 2]);
+    world.deliver((NodeId(99), n(0), Message::Request(Request::Inquire { version: t })));
+    for _ in 0..40 {
+        let elsewhere = NodeId::replica(1, 0);
+        world.settle(|(_, to, _)| [0, 1, 2].map(n).contains(to));
+        for (from, to, message) in world.network.drain(..).collect::<Vec<_>>() {
+            assert_ne!(to, NodeId(99), "{message:?}");
+            if let (Message::Recovering(Recovering::PaxosPrepare { version, view, .. }), true) =
+                (message, to == elsewhere)
+            {
+                let settlement = Some(Settlement::Forgotten);
+                let known = Some(Box::new(Known { settlement, ..Known::default() }));
+                let reply = Recovering::PaxosPrepareReply { version, view, known };
+                world.deliver((elsewhere, from, Message::Recovering(reply)));
+            }
+        }
+        world.now += 500_000;
+        world.fire_due(n(0));
+    }
+    assert_eq!(world.gauge(n(0), "recoveries_in_progress"), 1);
 }

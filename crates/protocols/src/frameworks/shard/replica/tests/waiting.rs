@@ -1,5 +1,6 @@
 //! What waits for clocks: the ends of transactions, and reads at times that are still to come.
 
+use super::trio::Trio;
 use super::*;
 use crate::spanner::Timestamping;
 
@@ -63,4 +64,24 @@ fn a_read_ahead_of_the_clock_waits_for_it_and_is_not_admitted_before() {
     let told = turn_to(&mut bench, may_be_us + 1);
     assert_eq!(found(&told), Some(Version::INITIAL), "{told:?}");
     assert!(bench.window().to_us < NOW_US + furthest_us + bound_us / 2);
+}
+
+/// Its own clock may be behind, and nobody else says what time it is.
+#[test]
+fn a_leader_that_knows_too_few_clocks_refuses_no_read_as_too_far_ahead() {
+    let (uncertain_us, bound_us) = bounds();
+    for (is_alone, refused) in [(false, 1), (true, 0)] {
+        let mut trio = Trio::<Timestamping>::new();
+        if is_alone {
+            trio.isolate(0);
+            trio.pass(Duration::from_secs(4));
+        }
+        let us = trio.after_us() + uncertain_us + bound_us + 10_000;
+        let (number, keys) = (7, vec![Key::from("x")]);
+        let told = trio.ask(0, Request::Snapshot { number, as_of: AsOf::Time(txn(us)), keys });
+        let is_refusal = |reply: &&Reply| {
+            matches!(reply, Reply::Unread { reason: Refusal::ClockSkew { .. }, .. })
+        };
+        assert_eq!(told.iter().filter(is_refusal).count(), refused, "{is_alone}: {told:?}");
+    }
 }

@@ -1,0 +1,339 @@
+//! What is in doubt below a truncation for which replicas have stopped, and the ballots of truncations.
+
+use core::cell::Cell;
+
+use super::in_doubt::{COMMITTED, key_of_each, recover, settled};
+use super::*;
+use crate::morty::Digest;
+use crate::morty::message::Merged;
+
+/// A truncation above all transactions here.
+const UPTO: u64 = 4 * SECOND;
+/// When it is due.
+const IS_DUE: u64 = 20 * SECOND;
+
+fn ballot(round: u32, member: usize) -> Ballot {
+    Ballot { upto: UPTO, view: View { round, recoverer: n(member) } }
+}
+
+fn enter(ballot: Ballot) -> Message {
+    Message::Truncating(Truncating::TruncationPaxosPrepare { ballot })
+}
+
+fn propose(ballot: Ballot, merged: Option<Merged>) -> Message {
+    Message::Truncating(Truncating::ProposeMerge { ballot, merged })
+}
+
+fn merges(of: &[Version]) -> Option<Merged> {
+    Some(Merged { upto: UPTO, digest: digest(of) })
+}
+
+/// Time passes for the replicas that are `up`. The others receive nothing.
+fn pass(world: &mut World, up: &[NodeId]) {
+    for _ in 0..300 {
+        step(world, up, |_| false);
+    }
+}
+
+fn step(world: &mut World, up: &[NodeId], is_lost: impl Fn(&Message) -> bool) {
+    world.settle(|(_, to, message)| up.contains(to) && !is_lost(message));
+    world.network.clear();
+    world.now += 100_000;
+    up.iter().for_each(|id| world.fire_due(*id));
+}
+
+/// Two of five replicas have voted for a transaction. One has stopped before it has heard of it. The others are away.
+fn with_one_stopped(mutation: Mutated<Mutation>) -> World {
+    let (mut world, [t, _]) = (five(mutation), conflicting());
+    assert_eq!(ask(&mut world, &[0, 1], &t), [Vote::Commit; 2]);
+    world.now = IS_DUE;
+    world.tell(n(2), n(2), enter(ballot(1, 2)));
+    world.start();
+    world.network.clear();
+    world
+}
+
+#[test]
+fn what_is_in_doubt_is_decided_although_one_has_stopped_before_it_heard_of_it() {
+    let mut world = with_one_stopped(Mutated::NONE);
+    let up = [0, 1, 2].map(n);
+    pass(&mut world, &up);
+    for id in up {
+        assert!(world.gauge(id, "truncated_below_us") >= UPTO);
+        assert_eq!(world.read(id, "x"), Some(Value::from("t")), "{id}");
+    }
+}
+
+/// It is in doubt in another partition than its home, and replicas there have stopped.
+#[test]
+fn what_is_in_doubt_in_another_partition_is_decided_although_one_has_stopped_there() {
+    let group = Group::new(5, Duration::from_millis(1)).with_partitions(2);
+    let keys = key_of_each(&group);
+    let mut world = World::of_options(group, OPTIONS);
+    world.now = 2_000_200;
+    let txn = version(2_000_000, 0);
+    for (partition, voters) in [(0, 5), (1, 2)] {
+        let participants = [0, 1].into_iter().collect();
+        let writes = contents(&[], &[(&keys[usize::from(partition)], "1")]);
+        let part = Arc::new(Contents { participants, ..Contents::clone(&writes) });
+        for member in 0..voters {
+            let to = NodeId::replica(partition, member);
+            world.tell(txn.coordinator, to, prepare(txn, 0, &part));
+        }
+    }
+    world.now = IS_DUE;
+    let stopped = NodeId::replica(1, 2);
+    let view = View { round: 1, recoverer: stopped };
+    world.tell(stopped, stopped, enter(Ballot { upto: UPTO, view }));
+    world.start();
+    world.network.clear();
+    let up: Vec<NodeId> =
+        (0..2).flat_map(|p| (0..3).map(move |member| NodeId::replica(p, member))).collect();
+    pass(&mut world, &up);
+    for id in up {
+        assert!(world.gauge(id, "truncated_below_us") >= UPTO, "{id}");
+        assert_eq!(world.gauge(id, "undecided_transactions"), 0, "{id}");
+    }
+    for member in 0..3 {
+        let found = world.read(NodeId::replica(1, member), &keys[1]);
+        assert_eq!(found, Some(Value::from("1")), "{member}");
+    }
+}
+
+/// A merge without the transaction was accepted by one replica, before the others decide the transaction with the vote of one
+/// that has stopped. Then that replica and another one come back, and two that had voted go away.
+/// Returns what is merged then.
+fn merged_before(mutation: Mutated<Mutation>) -> Option<Digest> {
+    let mut world = with_one_stopped(mutation);
+    for member in [2, 3, 4] {
+        let answers = world.tell(n(3), n(member), enter(ballot(2, 3)));
+        let [(.., Message::Truncating(Truncating::Truncate { snapshot, .. }))] = &answers[..]
+        else {
+            panic!("{answers:?}")
+        };
+        assert_eq!((&snapshot.undecided[..], snapshot.accepted), (&[][..], None));
+    }
+    world.tell(n(3), n(3), propose(ballot(2, 3), merges(&[])));
+    world.network.clear();
+    // The merge is accepted at the coordinator, and the third replica has not heard of it yet.
+    let is_merge = |message: &Message| {
+        matches!(message, Message::Truncating(Truncating::ProposeMerge { merged: Some(_), .. }))
+    };
+    while world.read(n(2), "x").is_none() {
+        step(&mut world, &[0, 1, 2].map(n), is_merge);
+    }
+    assert_eq!(world.read(n(2), "x"), Some(Value::from("t")));
+    let merged = Cell::new(None);
+    while merged.get().is_none() {
+        step(&mut world, &[2, 3, 4].map(n), |message| {
+            if let Message::Truncating(Truncating::TruncationFinished { merged: digest, .. }) =
+                message
+            {
+                merged.set(merged.get().or(Some(*digest)));
+            }
+            false
+        });
+    }
+    merged.get()
+}
+
+#[test]
+fn a_merge_from_before_a_late_vote_does_not_come_back() {
+    let [(txn, _), _] = conflicting();
+    assert_eq!(merged_before(Mutated::NONE), Some(digest(&[txn])));
+    let broken = merged_before(Mutated::by(Mutation::LateVotesWithoutClearing));
+    assert_eq!(broken, Some(digest(&[])), "what has committed is lost");
+}
+
+#[test]
+fn a_replica_that_has_stopped_votes_late_only_in_the_ballot_that_is_cleared() {
+    let asks = |world: &mut World, cleared, round| {
+        let ([t, _], view) = (conflicting(), View { round, recoverer: n(0) });
+        let (eid, contents) = (0, t.1);
+        let late = LateVote { eid, contents, missed_nothing_below: 0, cleared: Some(cleared) };
+        let asks = Recovering::PaxosPrepare { version: t.0, view, vote_on: Some(late) };
+        let answers = world.tell(n(0), n(2), Message::Recovering(asks));
+        match &answers[..] {
+            [(.., Message::Recovering(Recovering::PaxosPrepareReply { known: Some(it), .. }))] => {
+                it.execution.is_some()
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    let mut world = five(Mutated::NONE);
+    world.now = IS_DUE;
+    world.tell(n(3), n(2), enter(ballot(2, 3)));
+    assert!(!asks(&mut world, ballot(1, 2), 1), "it is in a later ballot");
+    assert!(!asks(&mut world, ballot(3, 4), 2), "it is in an earlier ballot");
+    world.tell(n(3), n(2), propose(ballot(2, 3), merges(&[])));
+    assert!(!asks(&mut world, ballot(2, 3), 3), "it has accepted a merge there");
+    world.tell(n(4), n(2), enter(ballot(3, 4)));
+    world.tell(n(4), n(2), propose(ballot(3, 4), None));
+    world.restart(n(2));
+    world.network.clear();
+    assert!(asks(&mut world, ballot(3, 4), 4));
+}
+
+#[test]
+fn a_replica_accepts_no_merge_of_an_earlier_truncation_than_it_has_stopped_for() {
+    let mut world = five(Mutated::NONE);
+    world.now = IS_DUE + 2 * SECOND;
+    let later = Ballot { upto: UPTO + 2 * SECOND, view: View::OWN.next(n(1)) };
+    world.tell(n(1), n(0), enter(later));
+    let refuses = |answers: Vec<Envelope>| {
+        let [(_, to, Message::Truncating(Truncating::ProposeMergeReply { ballot, .. }))] =
+            answers[..]
+        else {
+            panic!("{answers:?}")
+        };
+        assert_eq!((to, ballot), (n(3), later));
+    };
+    for restarts in [false, true] {
+        if restarts {
+            world.restart(n(0));
+            world.network.clear();
+        }
+        refuses(world.tell(n(3), n(0), enter(ballot(9, 3))));
+        refuses(world.tell(n(3), n(0), propose(ballot(9, 3), merges(&[]))));
+        refuses(world.tell(n(3), n(0), propose(ballot(9, 3), None)));
+    }
+}
+
+/// One replica has accepted a merge, and the others begin a later truncation. The merge is proposed in a ballot of that one.
+#[test]
+fn a_merge_of_an_earlier_truncation_is_finished_in_a_ballot_of_a_later_one() {
+    let txn = version(2_000_000, 0);
+    let mut world = World::of_options(Group::new(3, Duration::from_millis(1)), OPTIONS);
+    world.now = 2_000_200;
+    world.commit(&[0, 1], txn, &contents(&[], &[("x", "1")]));
+    world.now = IS_DUE;
+    world.tell(n(2), n(1), propose(ballot(1, 2), merges(&[txn])));
+    world.network.clear();
+    // Another one is due by now, of which the first replica begins with.
+    world.now += 2 * SECOND;
+    let later = Ballot { upto: UPTO + 2 * SECOND, view: View::OWN.next(n(0)) };
+    world.deliver((n(0), n(0), enter(later)));
+    world.start();
+    let up = [0, 1].map(n);
+    let mut finished = Vec::new();
+    for _ in 0..250 {
+        world.settle(|(_, to, message)| {
+            up.contains(to)
+                && !matches!(message, Message::Truncating(Truncating::TruncationFinished { .. }))
+        });
+        for envelope in std::mem::take(&mut world.network) {
+            if let (_, to, Message::Truncating(Truncating::TruncationFinished { upto, .. })) =
+                &envelope
+                && up.contains(to)
+            {
+                finished.push(*upto);
+                world.deliver(envelope);
+            }
+        }
+        world.now += 100_000;
+        up.iter().for_each(|id| world.fire_due(*id));
+    }
+    assert!(finished[0] == UPTO && finished.last() > Some(&UPTO), "{finished:?}");
+}
+
+#[test]
+fn a_coordinator_does_not_use_its_ballot_again_after_a_restart() {
+    let mut world = World::of_options(Group::new(3, Duration::from_millis(1)), OPTIONS);
+    world.now = IS_DUE;
+    world.start();
+    world.network.clear();
+    let mut used = Vec::new();
+    for _ in 0..3 {
+        for _ in 0..200 {
+            // It hears nothing of the others.
+            world.settle(|(from, to, _)| (*from, *to) == (n(0), n(0)));
+            for (from, _, message) in world.network.drain(..) {
+                if let Message::Truncating(Truncating::TruncationPaxosPrepare { ballot }) = message
+                    && from == n(0)
+                {
+                    used.push(ballot);
+                }
+            }
+            world.now += 100_000;
+            world.fire_due(n(0));
+        }
+        world.restart(n(0));
+        used.push(Ballot::default());
+    }
+    used.dedup(); // It is sent to each of the others.
+    let ballots: Vec<_> = used.iter().filter(|ballot| **ballot != Ballot::default()).collect();
+    assert!(ballots.len() >= 6, "{ballots:?}");
+    assert!(ballots.is_sorted_by(|a, b| a < b), "{ballots:?}");
+}
+
+/// The readers have found nothing as of 10 s. The third replica has forgotten deletes from before 50 s, the two that have voted
+/// have not, since they have the reader prepared.
+fn forgotten_by_one(deleted: bool, settled_below: u64) -> Option<Settlement> {
+    let mut world = five(Mutated::NONE);
+    world.now = 100 * SECOND;
+    let reader = (version(world.now, 5), reads_nothing_as_of(10));
+    assert_eq!(ask(&mut world, &[0, 1], &reader), [Vote::Commit; 2]);
+    let delete = version(14 * SECOND, 0);
+    let known = if deleted { &[delete][..] } else { &[] };
+    if deleted {
+        let writes = contents(&[], &[("k", "")]);
+        world.commit(&[2], delete, &writes);
+        for member in [0, 1] {
+            world.tell(delete.coordinator, n(member), decide(delete, 0, Decision::Commit, &writes));
+        }
+    }
+    for (member, upto) in [(0, settled_below), (1, settled_below), (2, 80)] {
+        world.settle_below(n(member), upto * SECOND, digest(known));
+    }
+    assert_eq!(ask(&mut world, &[2], &reader), [Vote::AbandonTentative]);
+    recover(&mut world, reader.0, &[0, 1, 2]);
+    settled(&mut world, 0, reader.0)
+}
+
+#[test]
+fn a_replica_that_has_forgotten_deletes_votes_if_another_has_found_that_none_was_missed() {
+    assert_eq!(forgotten_by_one(false, 80), COMMITTED);
+}
+
+#[test]
+fn a_replica_that_has_voted_says_if_it_knows_of_a_missed_delete_since() {
+    assert_eq!(forgotten_by_one(true, 80), Some(Settlement::Aborted));
+}
+
+/// What has committed between the two may be known to nobody that is up but the one that has forgotten it.
+#[test]
+fn a_replica_that_has_forgotten_deletes_does_not_vote_if_another_has_settled_less_than_it_has_forgotten()
+ {
+    assert_eq!(forgotten_by_one(false, 49), None);
+}
+
+/// The snapshots of the first ballot come unasked, and again after a restart.
+#[test]
+fn a_coordinator_proposes_no_other_merge_in_a_first_ballot_after_a_restart() {
+    let mut world = World::of_options(Group::new(3, Duration::from_millis(1)), OPTIONS);
+    world.now = IS_DUE;
+    let (ballot, txn) = (Ballot::first(6 * SECOND), version(2_000_000, 0));
+    let proposed = |world: &mut World| {
+        let mut proposed = Vec::new();
+        for member in [1, 2] {
+            let snapshot = Default::default();
+            let truncate = Message::Truncating(Truncating::Truncate { ballot, snapshot });
+            for (.., message) in world.tell(n(member), n(0), truncate) {
+                if let Message::Truncating(Truncating::ProposeMerge { merged, .. }) = message {
+                    proposed.push(merged.map(|merged| merged.digest));
+                }
+            }
+        }
+        proposed.dedup();
+        proposed
+    };
+    assert_eq!(proposed(&mut world), [Some(digest(&[]))]);
+    world.restart(n(0));
+    world.network.clear();
+    assert_eq!(proposed(&mut world), [Some(digest(&[]))]);
+    world.restart(n(0));
+    world.network.clear();
+    let writes = contents(&[], &[("x", "1")]);
+    world.tell(txn.coordinator, n(0), decide(txn, 0, Decision::Commit, &writes));
+    assert_eq!(proposed(&mut world), []);
+}
