@@ -77,7 +77,7 @@ impl<C: Control> Trio<C> {
     }
 
     /// Cuts all links of a replica.
-    pub(super) fn isolate(&mut self, member: u64) {
+    fn isolate(&mut self, member: u64) {
         let others = (0..3).filter(|other| *other != member);
         let links = others.flat_map(|other| [(member, other), (other, member)]);
         self.cut.extend(links.map(|(from, to)| (NodeId(from), NodeId(to))));

@@ -1,6 +1,5 @@
 //! What waits for clocks: the ends of transactions, and reads at times that are still to come.
 
-use super::trio::Trio;
 use super::*;
 use crate::spanner::Timestamping;
 
@@ -70,18 +69,31 @@ fn a_read_ahead_of_the_clock_waits_for_it_and_is_not_admitted_before() {
 #[test]
 fn a_leader_that_knows_too_few_clocks_refuses_no_read_as_too_far_ahead() {
     let (uncertain_us, bound_us) = bounds();
-    for (is_alone, refused) in [(false, 1), (true, 0)] {
-        let mut trio = Trio::<Timestamping>::new();
-        if is_alone {
-            trio.isolate(0);
-            trio.pass(Duration::from_secs(4));
+    for (knows, refusals) in [(true, 1), (false, 0)] {
+        let group = Group::new(3, Duration::from_millis(1)).with_partitions(2);
+        let settings = Settings::default();
+        let replica =
+            |id| Replica::<Timestamping>::new(id, group.clone(), &settings, Mutated::NONE);
+        let mut net = testing::Net::<Replica<Timestamping>>::new(1, 3, replica);
+        net.set_clock_us(NOW_US);
+        net.start();
+        while net.ids().iter().all(|id| net.gauge(*id, "leads") == 0) {
+            net.settle_where(|(.., message)| knows || !matches!(message, Message::Time(_)));
+            net.network.clear();
+            net.wait(Duration::from_millis(20));
+            net.ids().into_iter().for_each(|id| net.fire_due(id));
         }
-        let us = trio.after_us() + uncertain_us + bound_us + 10_000;
+        let leader = net.ids().into_iter().find(|id| net.gauge(*id, "leads") > 0).unwrap();
+        let at = Version::at(net.clock_us() + uncertain_us + bound_us + 100_000);
         let (number, keys) = (7, vec![Key::from("x")]);
-        let told = trio.ask(0, Request::Snapshot { number, as_of: AsOf::Time(txn(us)), keys });
-        let is_refusal = |reply: &&Reply| {
-            matches!(reply, Reply::Unread { reason: Refusal::ClockSkew { .. }, .. })
+        let read = Request::Snapshot { number, as_of: AsOf::Time(at), keys };
+        let told = net.answers(CLIENT, leader, Message::Request(read));
+        let is_refusal = |(.., message): &&(NodeId, NodeId, Message)| {
+            matches!(
+                message,
+                Message::Reply(Reply::Unread { reason: Refusal::ClockSkew { .. }, .. })
+            )
         };
-        assert_eq!(told.iter().filter(is_refusal).count(), refused, "{is_alone}: {told:?}");
+        assert_eq!(told.iter().filter(is_refusal).count(), refusals, "{knows}: {told:?}");
     }
 }
