@@ -67,7 +67,7 @@ use crate::morty::record::Record;
 pub(super) struct Truncation {
     /// The ballot that it is in. It votes on nothing below its truncation, and accepts nothing in an earlier ballot.
     ballot: Ballot,
-    /// What it has accepted last, and in which ballot. None once everything below that is settled here.
+    /// What it has accepted last, and in which ballot.
     accepted: Option<(Ballot, Option<Merged>)>,
     /// A finished truncation and its digest, if this replica does not have everything below it yet.
     target: Option<(u64, Digest)>,
@@ -122,11 +122,6 @@ impl Truncation {
     /// The truncations up to `upto` are over.
     pub(super) fn finish(&mut self, upto: u64) {
         self.ballot = self.ballot.max(Ballot::first(upto));
-        let below = |(ballot, merged): &(Ballot, Option<Merged>)| match merged {
-            Some(merged) => merged.upto <= upto,
-            None => ballot.upto <= upto,
-        };
-        self.accepted.take_if(|accepted| below(accepted));
         self.round = 0;
         self.target.take_if(|(target, _)| *target <= upto);
         self.merge.take_if(|merge| merge.ballot().upto <= upto);
