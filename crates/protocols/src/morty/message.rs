@@ -256,14 +256,23 @@ pub enum Truncating {
     ProposeMerge {
         /// The ballot in which it is proposed.
         ballot: Ballot,
-        /// What is merged. None clears the ballot: what was accepted in earlier ones does not count any more.
-        merged: Option<Merged>,
+        /// What is merged.
+        merged: Merged,
+    },
+    /// Truncation coordinator to the replicas: accept that merges of earlier ballots do not count any more, except those that
+    /// are finished.
+    Clear {
+        /// The ballot in which it is proposed.
+        ballot: Ballot,
+        /// Everything below this is settled at the coordinator, in microseconds of version time. Only those accept that have
+        /// settled as much.
+        watermark: u64,
     },
     /// The replica is in this ballot. If it is the one proposed in, it has accepted what is named here (step 4).
     ProposeMergeReply {
         /// The replica's ballot.
         ballot: Ballot,
-        /// What was proposed.
+        /// The merge that was proposed. None if it was proposed to clear the ballot.
         merged: Option<Merged>,
     },
     /// The merge is durable (step 5). Also the answer to a replica that asks about a finished truncation.
@@ -505,7 +514,7 @@ pub struct Snapshot {
     pub undecided: Vec<Version>,
     /// Everything below this is settled at the replica, in microseconds of version time.
     pub watermark: u64,
-    /// What it has accepted last, and in which ballot.
+    /// What it has accepted last, and in which ballot: a merge, or to clear the ballot.
     pub accepted: Option<(Ballot, Option<Merged>)>,
 }
 

@@ -70,7 +70,7 @@ pub enum Record {
     Merging {
         /// The ballot. It votes on nothing below this truncation any more.
         ballot: Ballot,
-        /// What it accepted, and in which ballot.
+        /// What it accepted, and in which ballot: a merge, or to clear the ballot.
         accepted: Option<(Ballot, Option<Merged>)>,
     },
     /// Everything below this truncation is settled.

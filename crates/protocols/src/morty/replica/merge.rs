@@ -60,12 +60,11 @@ impl Merge {
     }
 
     /// The merge that was accepted in the highest ballot. Only that can be proposed then. None if that ballot was cleared, or
-    /// if everything below that merge is settled, because the watermark has passed it.
+    /// if the merge is finished at the coordinator, because everything below `watermark` is settled there.
     pub(super) fn accepted(&self, watermark: u64) -> Option<Merged> {
         let accepted = self.snapshots.values().filter_map(|snapshot| snapshot.accepted);
-        let is_open = |merged: Option<Merged>| merged.is_none_or(|merged| merged.upto > watermark);
-        let open = accepted.filter(|(_, merged)| is_open(*merged));
-        open.max_by_key(|(ballot, merged)| (*ballot, merged.is_some())).and_then(|(_, it)| it)
+        let highest = accepted.max_by_key(|(ballot, merged)| (*ballot, merged.is_some()));
+        highest.and_then(|(_, merged)| merged).filter(|merged| merged.upto > watermark)
     }
 
     /// Notes which transactions are settled by now. Returns what remains to be decided, if it is asked for the first time.
@@ -86,13 +85,9 @@ impl Merge {
         self.undecided.as_ref().is_some_and(BTreeSet::is_empty)
     }
 
-    /// What remains to be decided, if the ballot is cleared: replicas that have stopped may vote on that. At none of those that
-    /// have sent snapshots it is settled.
+    /// What remains to be decided, if the ballot is cleared: replicas that have stopped may vote on that.
     pub(super) fn undecided_if_cleared(&self) -> Vec<Version> {
-        let undecided = self.undecided.iter().filter(|_| self.is_cleared).flatten();
-        let watermarks = self.snapshots.values().map(|snapshot| snapshot.watermark);
-        let settled = Version::at(watermarks.max().unwrap_or_default());
-        undecided.copied().filter(|version| *version >= settled).collect()
+        self.undecided.iter().filter(|_| self.is_cleared).flatten().copied().collect()
     }
 
     /// A member other than `own` whose commits differ from these, and of which this replica may lack some.
@@ -117,9 +112,11 @@ impl Merge {
         }
     }
 
-    /// Whether nothing has been proposed yet.
-    pub(super) fn may_clear(&self) -> bool {
-        self.proposed.is_none()
+    /// Whether the ballot may be cleared by a coordinator that has settled everything below `watermark`: nothing has been proposed
+    /// yet, and none of the others has settled more.
+    pub(super) fn may_clear(&self, watermark: u64) -> bool {
+        let mut settled = self.snapshots.values().map(|snapshot| snapshot.watermark);
+        self.proposed.is_none() && settled.all(|settled| settled <= watermark)
     }
 
     /// Proposes a merge, or to clear the ballot.
@@ -182,7 +179,7 @@ mod tests {
             (&[(later, merged(10)), (second, None)], 0, merged(10)),
             (&[(later, None), (second, merged(10))], 0, None),
             (&[(first, merged(20)), (second, merged(10))], 0, merged(10)),
-            (&[(first, merged(20)), (second, merged(10))], 10, merged(20)),
+            (&[(first, merged(20)), (second, merged(10))], 10, None),
             (&[(first, merged(10)), (second, merged(10))], 10, None),
         ] {
             let mut merge = Merge::new(ballot(30, 1));
@@ -194,18 +191,20 @@ mod tests {
     }
 
     #[test]
-    fn the_stopped_vote_only_on_what_nobody_has_settled_and_only_if_the_ballot_is_cleared() {
-        let versions = [1, 5, 9].map(Version::at);
+    fn the_stopped_vote_only_if_the_ballot_is_cleared() {
+        let versions = [5, 9].map(Version::at);
         let mut merge = Merge::new(ballot(10, 1));
         for (member, watermark) in [0, 5, 2].into_iter().enumerate() {
             let undecided = versions.to_vec();
             merge.add(member, Snapshot { undecided, watermark, ..Snapshot::default() });
         }
         merge.begin_deciding(|_| false);
+        assert!(!merge.may_clear(4) && merge.may_clear(5), "one has settled more than 4");
         merge.propose(None);
+        assert!(!merge.may_clear(5));
         assert!(!merge.accept(0, None, 2));
         assert_eq!(merge.undecided_if_cleared(), []);
         assert!(merge.accept(1, None, 2));
-        assert_eq!(merge.undecided_if_cleared(), versions[1..]);
+        assert_eq!(merge.undecided_if_cleared(), versions);
     }
 }

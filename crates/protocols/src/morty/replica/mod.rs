@@ -209,9 +209,11 @@ impl Replica {
                 self.on_truncation_paxos_prepare(from, ballot, cx);
             }
             Truncating::ProposeMerge { ballot, .. } if !self.rejoin.may_accept(ballot.upto) => {}
+            Truncating::Clear { .. } if !self.rejoin.takes_part() => {}
             Truncating::ProposeMerge { ballot, merged } => {
                 self.on_propose_merge(from, ballot, merged, cx);
             }
+            Truncating::Clear { ballot, watermark } => self.on_clear(from, ballot, watermark, cx),
             Truncating::ProposeMergeReply { ballot, merged } => {
                 self.on_propose_merge_reply(from, ballot, merged, cx);
             }

@@ -90,6 +90,12 @@ impl Replica {
         upto <= watermark
     }
 
+    /// Whether it may be time for a truncation. If not, the sender's clock is ahead of all others.
+    fn may_be_due(&self, upto: u64, cx: &Cx) -> bool {
+        let bound_us = self.setup.settings.clock_bound_ms * 1000;
+        upto.saturating_add(self.setup.truncation_lag_us()) <= cx.clock().latest_us + bound_us
+    }
+
     pub(super) fn on_truncation_paxos_prepare(
         &mut self,
         from: NodeId,
@@ -100,10 +106,7 @@ impl Replica {
         if self.has_finished(from, upto, cx) {
             return;
         }
-        // The sender's clock may be ahead of all others.
-        let bound_us = self.setup.settings.clock_bound_ms * 1000;
-        let lag_us = self.setup.truncation_lag_us();
-        if upto.saturating_add(lag_us) > cx.clock().latest_us + bound_us {
+        if !self.may_be_due(upto, cx) {
             return;
         }
         if self.truncation.on_paxos_prepare(from, ballot, &mut self.log, cx) {
@@ -115,12 +118,20 @@ impl Replica {
         &mut self,
         from: NodeId,
         ballot: Ballot,
-        merged: Option<Merged>,
+        merged: Merged,
         cx: &mut Cx,
     ) {
-        let upto = merged.map_or(ballot.upto, |merged| merged.upto);
-        if !self.has_finished(from, upto, cx) {
-            self.truncation.on_propose_merge(from, ballot, merged, &mut self.log, cx);
+        if !self.has_finished(from, merged.upto, cx) {
+            self.truncation.on_propose_merge(from, ballot, Some(merged), &mut self.log, cx);
+        }
+    }
+
+    /// A coordinator clears its ballot. What was accepted before then counts no more. So this replica must know by itself of all
+    /// that is finished, lest the others never learn of that.
+    pub(super) fn on_clear(&mut self, from: NodeId, ballot: Ballot, watermark: u64, cx: &mut Cx) {
+        let (settled, _) = self.state.progress.finished();
+        if !self.has_finished(from, ballot.upto, cx) && settled >= watermark {
+            self.truncation.on_propose_merge(from, ballot, None, &mut self.log, cx);
         }
     }
 
@@ -143,7 +154,7 @@ impl Replica {
         snapshot: Snapshot,
         cx: &mut Cx,
     ) {
-        if self.has_finished(from, ballot.upto, cx) {
+        if self.has_finished(from, ballot.upto, cx) || !self.may_be_due(ballot.upto, cx) {
             return;
         }
         if self.truncation.add_snapshot(from, ballot, snapshot, &self.setup) {
@@ -166,27 +177,30 @@ impl Replica {
         }
         let merged =
             accepted.unwrap_or_else(|| Merged { upto, digest: self.state.committed_below(upto) });
-        self.propose(ballot, Some(merged), cx);
+        if self.propose(ballot, Some(merged), cx) {
+            self.setup.broadcast(Truncating::ProposeMerge { ballot, merged }, cx);
+        }
     }
 
     /// Proposes something in a ballot that this replica coordinates. It accepts that itself before others hear of it. So it
     /// proposes nothing else in the same ballot after a restart.
-    fn propose(&mut self, ballot: Ballot, merged: Option<Merged>, cx: &mut Cx) {
-        if !self.truncation.accept(ballot, merged, &mut self.log, cx) {
-            return self.truncation.give_up_merge();
+    fn propose(&mut self, ballot: Ballot, merged: Option<Merged>, cx: &mut Cx) -> bool {
+        let may_propose = self.truncation.accept(ballot, merged, &mut self.log, cx);
+        match self.truncation.merge() {
+            Some(merge) if may_propose => merge.propose(merged),
+            _ => self.truncation.give_up_merge(),
         }
-        if let Some(merge) = self.truncation.merge() {
-            merge.propose(merged);
-        }
-        self.setup.broadcast(Truncating::ProposeMerge { ballot, merged }, cx);
+        may_propose
     }
 
-    /// Clears a ballot that this replica coordinates, so that replicas which have stopped may vote on what is in doubt. The
-    /// first ballot can't be cleared, as its coordinator may use it again after a restart.
+    /// Clears a ballot that this replica coordinates, so that replicas which have stopped may vote on what is in doubt. Those
+    /// that have settled less receive what they lack, and accept in a later ballot. The first ballot can't be cleared, as its
+    /// coordinator may use it again after a restart.
     fn clear(&mut self, ballot: Ballot, cx: &mut Cx) {
         let may_doubt = Quorums::of(&self.setup.group, &self.setup.options).allow_against(1);
         let Some(merge) = self.truncation.merge() else { return };
-        if !may_doubt || ballot == Ballot::first(ballot.upto) || !merge.may_clear() {
+        let (upto, merged) = self.state.progress.finished();
+        if !may_doubt || ballot == Ballot::first(ballot.upto) || !merge.may_clear(upto) {
             return;
         }
         if self.setup.options.mutation.is(Mutation::LateVotesWithoutClearing) {
@@ -194,7 +208,10 @@ impl Replica {
             merge.accept(0, None, 1);
             return self.ask_the_stopped(ballot, cx);
         }
-        self.propose(ballot, None, cx);
+        if self.propose(ballot, None, cx) {
+            self.setup.broadcast(Truncating::TruncationFinished { upto, merged }, cx);
+            self.setup.broadcast(Truncating::Clear { ballot, watermark: upto }, cx);
+        }
     }
 
     /// The ballot is cleared. Recovers what the merge waits for with the votes of replicas that have stopped, if it is in doubt.

@@ -234,7 +234,7 @@ impl Truncation {
         true
     }
 
-    /// A coordinator proposes a merge, or to clear its ballot (step 4).
+    /// A coordinator proposes a merge (step 4), or to clear its ballot.
     pub(super) fn on_propose_merge(
         &mut self,
         from: NodeId,
@@ -281,8 +281,9 @@ impl Truncation {
         }
     }
 
-    /// Announces the merge once it is durable (step 5). Gives up if a replica is in a later ballot (step 7). Returns whether
-    /// the ballot is cleared now.
+    /// Announces the merge once it is durable (step 5). Gives up if a replica is in a later ballot of this truncation (step 7).
+    /// If it is in one of another truncation, its clock may be ahead, and the others may be enough. Returns whether the ballot
+    /// is cleared now.
     pub(super) fn on_propose_merge_reply(
         &mut self,
         from: NodeId,
@@ -292,12 +293,13 @@ impl Truncation {
         cx: &mut Cx,
     ) -> bool {
         let Some(merge) = &mut self.merge else { return false };
-        if ballot > merge.ballot() {
+        if ballot > merge.ballot() && ballot.upto == merge.ballot().upto {
             self.give_up_merge();
             self.follow(ballot);
             return false;
         }
-        if ballot < merge.ballot() || !merge.accept(from.member(), merged, setup.group.majority()) {
+        if ballot != merge.ballot() || !merge.accept(from.member(), merged, setup.group.majority())
+        {
             return false;
         }
         if let Some(Merged { upto, digest: merged }) = merged {

@@ -13,8 +13,8 @@ use super::by_hand::{contents, decide, prepare, version};
 use super::*;
 use crate::morty::Coordinator;
 use crate::morty::message::{
-    Ballot, CatchingUp, Contents, Known, Recovering, Rejoining, Reply, Request, Settlement, Status,
-    Truncating,
+    Ballot, CatchingUp, Contents, Known, Merged, Recovering, Rejoining, Reply, Request, Settlement,
+    Status, Truncating,
 };
 
 const TXN: u64 = 500;
@@ -100,11 +100,13 @@ fn what_only_replicas_of_the_partition_send_is_dropped_from_others() {
     let far = NodeId::replica(7, 1);
     let outsiders = [coordinator_id(0), NodeId(NodeId::MEMBERS as u64 - 1), far];
     let (upto, view) = (100, View::OWN.next(NodeId(1)));
-    let (ballot, snapshot) = (Ballot { upto, view }, Default::default());
+    let ballot = Ballot { upto, view };
+    let (snapshot, digest) = Default::default();
     let messages = [
         Message::Truncating(Truncating::Truncate { ballot, snapshot }),
         Message::Truncating(Truncating::TruncationPaxosPrepare { ballot }),
-        Message::Truncating(Truncating::ProposeMerge { ballot, merged: None }),
+        Message::Truncating(Truncating::ProposeMerge { ballot, merged: Merged { upto, digest } }),
+        Message::Truncating(Truncating::Clear { ballot, watermark: 0 }),
         Message::Truncating(Truncating::ProposeMergeReply { ballot, merged: None }),
         Message::Truncating(Truncating::TruncationFinished { upto, merged: Default::default() }),
         Message::Truncating(Truncating::CannotMerge { upto }),

@@ -21,7 +21,7 @@ fn no_merge_is_accepted_below_the_promised_ballot_after_a_restart() {
     let after = |ballot: Ballot, member| Ballot { view: ballot.view.next(n(member)), ..ballot };
     let early = after(Ballot::first(UPTO), 2);
     let late = after(early, 1);
-    let merges = |digest| Some(Merged { upto: UPTO, digest });
+    let merges = |digest| Merged { upto: UPTO, digest };
     let (one, other) = (merges(digest(&[])), merges(digest(&[version(SECOND, 0)])));
     for restarts in [false, true] {
         let mut world = World::new(1);
@@ -58,7 +58,7 @@ fn no_merge_is_accepted_below_the_promised_ballot_after_a_restart() {
         if restarts {
             world.restart(n(0));
         }
-        assert_eq!(accepted_in(&mut world, later), Some((late, one)), "restarts: {restarts}");
+        assert_eq!(accepted_in(&mut world, later), Some((late, Some(one))), "restarts: {restarts}");
     }
 }
 

@@ -104,7 +104,7 @@ fn a_replacement_has_no_say_in_what_its_predecessor_may_have_known() {
             assert_eq!(net.tell(NodeId(1), 0, enter), [], "for {upto}");
         }
         let merged = Digest::default();
-        let proposed = |upto| (Ballot { upto, view }, Some(Merged { upto, digest: merged }));
+        let proposed = |upto| (Ballot { upto, view }, Merged { upto, digest: merged });
         let propose = |upto| {
             let (ballot, merged) = proposed(upto);
             Message::Truncating(Truncating::ProposeMerge { ballot, merged })
@@ -118,7 +118,7 @@ fn a_replacement_has_no_say_in_what_its_predecessor_may_have_known() {
         // A truncation above that is a promise that nobody has made yet.
         let accepted = net.tell(NodeId(1), 0, propose(UPTO));
         let (ballot, merge) = proposed(UPTO);
-        let reply = Truncating::ProposeMergeReply { ballot, merged: merge };
+        let reply = Truncating::ProposeMergeReply { ballot, merged: Some(merge) };
         assert_eq!(accepted, [(NodeId(1), Message::Truncating(reply))]);
         // Once all of it is settled it is like any other.
         net.tell(

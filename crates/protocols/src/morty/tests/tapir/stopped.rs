@@ -20,12 +20,25 @@ fn enter(ballot: Ballot) -> Message {
     Message::Truncating(Truncating::TruncationPaxosPrepare { ballot })
 }
 
-fn propose(ballot: Ballot, merged: Option<Merged>) -> Message {
+/// To merge exactly these transactions.
+fn propose(ballot: Ballot, of: &[Version]) -> Message {
+    let merged = Merged { upto: UPTO, digest: digest(of) };
     Message::Truncating(Truncating::ProposeMerge { ballot, merged })
 }
 
-fn merges(of: &[Version]) -> Option<Merged> {
-    Some(Merged { upto: UPTO, digest: digest(of) })
+fn clear(ballot: Ballot, watermark: u64) -> Message {
+    Message::Truncating(Truncating::Clear { ballot, watermark })
+}
+
+fn finished(of: &[Version]) -> Message {
+    Message::Truncating(Truncating::TruncationFinished { upto: UPTO, merged: digest(of) })
+}
+
+/// What a coordinator tells these members, which answer.
+fn tell_all(world: &mut World, from: usize, members: &[usize], message: &Message) {
+    for member in members {
+        assert_eq!(world.tell(n(from), n(*member), message.clone()).len(), 1, "n{member}");
+    }
 }
 
 /// Time passes for the replicas that are `up`. The others receive nothing.
@@ -113,12 +126,11 @@ fn merged_before(mutation: Mutated<Mutation>) -> Option<Digest> {
         };
         assert_eq!((&snapshot.undecided[..], snapshot.accepted), (&[][..], None));
     }
-    world.tell(n(3), n(3), propose(ballot(2, 3), merges(&[])));
+    world.tell(n(3), n(3), propose(ballot(2, 3), &[]));
     world.network.clear();
     // The merge is accepted at the coordinator, and the third replica has not heard of it yet.
-    let is_merge = |message: &Message| {
-        matches!(message, Message::Truncating(Truncating::ProposeMerge { merged: Some(_), .. }))
-    };
+    let is_merge =
+        |message: &Message| matches!(message, Message::Truncating(Truncating::ProposeMerge { .. }));
     while world.read(n(2), "x").is_none() {
         step(&mut world, &[0, 1, 2].map(n), is_merge);
     }
@@ -126,8 +138,9 @@ fn merged_before(mutation: Mutated<Mutation>) -> Option<Digest> {
     let merged = Cell::new(None);
     while merged.get().is_none() {
         step(&mut world, &[2, 3, 4].map(n), |message| {
-            if let Message::Truncating(Truncating::TruncationFinished { merged: digest, .. }) =
+            if let Message::Truncating(Truncating::TruncationFinished { upto, merged: digest }) =
                 message
+                && *upto >= UPTO
             {
                 merged.set(merged.get().or(Some(*digest)));
             }
@@ -143,6 +156,80 @@ fn a_merge_from_before_a_late_vote_does_not_come_back() {
     assert_eq!(merged_before(Mutated::NONE), Some(digest(&[txn])));
     let broken = merged_before(Mutated::by(Mutation::LateVotesWithoutClearing));
     assert_eq!(broken, Some(digest(&[])), "what has committed is lost");
+}
+
+/// A truncation is finished at two replicas, and the transaction has aborted with it. A third one has accepted the merge and does
+/// not know that it is finished. If it agreed that merges from before do not count, it could commit the transaction with the two
+/// that have voted.
+#[test]
+fn what_is_finished_at_some_is_not_forgotten_when_a_ballot_is_cleared() {
+    let (mut world, [t, _]) = (five(Mutated::NONE), conflicting());
+    assert_eq!(ask(&mut world, &[3, 4], &t), [Vote::Commit; 2]);
+    world.now = IS_DUE;
+    tell_all(&mut world, 0, &[0, 1, 2], &enter(ballot(1, 0)));
+    tell_all(&mut world, 0, &[0, 1, 2], &propose(ballot(1, 0), &[]));
+    for member in [0, 1] {
+        world.tell(n(0), n(member), finished(&[]));
+    }
+    let later = Ballot { upto: UPTO + 2 * SECOND, view: View::OWN.next(n(1)) };
+    tell_all(&mut world, 1, &[0, 1, 2], &enter(later));
+    tell_all(&mut world, 1, &[0, 1], &clear(later, UPTO));
+    assert_eq!(world.tell(n(1), n(2), clear(later, UPTO)), []);
+    world.start();
+    world.network.clear();
+    let up = [2, 3, 4].map(n);
+    pass(&mut world, &up);
+    for id in up {
+        assert!(world.gauge(id, "truncated_below_us") >= UPTO, "{id}");
+        assert_eq!(world.read(id, "x"), None, "{id}");
+    }
+}
+
+/// One replica has accepted a merge without the transaction. Others have cleared a later ballot, committed the transaction with a
+/// late vote, and merged it. One of them has finished that merge, and it is the only one that the first one meets again.
+#[test]
+fn a_merge_that_is_finished_at_one_is_not_replaced_by_an_older_one() {
+    let (mut world, [t, _]) = (five(Mutated::NONE), conflicting());
+    assert_eq!(ask(&mut world, &[0, 1], &t), [Vote::Commit; 2]);
+    world.now = IS_DUE;
+    tell_all(&mut world, 3, &[2, 3, 4], &enter(ballot(2, 3)));
+    tell_all(&mut world, 3, &[3], &propose(ballot(2, 3), &[]));
+    tell_all(&mut world, 0, &[0, 1, 2], &enter(ballot(3, 0)));
+    tell_all(&mut world, 0, &[0, 1, 2], &clear(ballot(3, 0), 0));
+    for member in 0..3 {
+        world.tell(t.0.coordinator, n(member), decide(t.0, 0, Decision::Commit, &t.1));
+    }
+    tell_all(&mut world, 0, &[0, 1, 2], &propose(ballot(3, 0), &[t.0]));
+    world.tell(n(0), n(0), finished(&[t.0]));
+    world.start();
+    world.network.clear();
+    let up = [0, 3, 4].map(n);
+    pass(&mut world, &up);
+    for id in up {
+        assert!(world.gauge(id, "truncated_below_us") >= UPTO, "{id}");
+        assert_eq!(world.read(id, "x"), Some(Value::from("t")), "{id}");
+    }
+}
+
+#[test]
+fn a_replica_whose_clock_was_ahead_does_not_stop_truncations() {
+    let mut world = World::of_options(Group::new(3, Duration::from_millis(1)), OPTIONS);
+    world.now = IS_DUE;
+    world.ahead_us.insert(n(2), 3600 * SECOND as i64);
+    world.start();
+    world.timer(n(2), ReplicaTimer::Truncation);
+    world.network.clear();
+    world.ahead_us.clear();
+    assert!(world.gauge(n(2), "stopped_below_us") > 3000 * SECOND);
+    let up = [0, 1, 2].map(n);
+    for _ in 0..300 {
+        // What it sends and receives is faster than what the others do.
+        while world.step_where(|(from, to, _)| [from, to].contains(&&n(2)) && up.contains(to)) {}
+        step(&mut world, &up, |_| false);
+    }
+    for id in up {
+        assert!(world.gauge(id, "truncated_below_us") >= IS_DUE, "{id}");
+    }
 }
 
 #[test]
@@ -165,10 +252,10 @@ fn a_replica_that_has_stopped_votes_late_only_in_the_ballot_that_is_cleared() {
     world.tell(n(3), n(2), enter(ballot(2, 3)));
     assert!(!asks(&mut world, ballot(1, 2), 1), "it is in a later ballot");
     assert!(!asks(&mut world, ballot(3, 4), 2), "it is in an earlier ballot");
-    world.tell(n(3), n(2), propose(ballot(2, 3), merges(&[])));
+    world.tell(n(3), n(2), propose(ballot(2, 3), &[]));
     assert!(!asks(&mut world, ballot(2, 3), 3), "it has accepted a merge there");
     world.tell(n(4), n(2), enter(ballot(3, 4)));
-    world.tell(n(4), n(2), propose(ballot(3, 4), None));
+    world.tell(n(4), n(2), clear(ballot(3, 4), 0));
     world.restart(n(2));
     world.network.clear();
     assert!(asks(&mut world, ballot(3, 4), 4));
@@ -194,8 +281,8 @@ fn a_replica_accepts_no_merge_of_an_earlier_truncation_than_it_has_stopped_for()
             world.network.clear();
         }
         refuses(world.tell(n(3), n(0), enter(ballot(9, 3))));
-        refuses(world.tell(n(3), n(0), propose(ballot(9, 3), merges(&[]))));
-        refuses(world.tell(n(3), n(0), propose(ballot(9, 3), None)));
+        refuses(world.tell(n(3), n(0), propose(ballot(9, 3), &[])));
+        refuses(world.tell(n(3), n(0), clear(ballot(9, 3), 0)));
     }
 }
 
@@ -207,7 +294,7 @@ fn a_merge_of_an_earlier_truncation_is_finished_in_a_ballot_of_a_later_one() {
     world.now = 2_000_200;
     world.commit(&[0, 1], txn, &contents(&[], &[("x", "1")]));
     world.now = IS_DUE;
-    world.tell(n(2), n(1), propose(ballot(1, 2), merges(&[txn])));
+    world.tell(n(2), n(1), propose(ballot(1, 2), &[txn]));
     world.network.clear();
     // Another one is due by now, of which the first replica begins with.
     world.now += 2 * SECOND;
@@ -215,7 +302,7 @@ fn a_merge_of_an_earlier_truncation_is_finished_in_a_ballot_of_a_later_one() {
     world.deliver((n(0), n(0), enter(later)));
     world.start();
     let up = [0, 1].map(n);
-    let mut finished = Vec::new();
+    let mut told = Vec::new();
     for _ in 0..250 {
         world.settle(|(_, to, message)| {
             up.contains(to)
@@ -226,14 +313,14 @@ fn a_merge_of_an_earlier_truncation_is_finished_in_a_ballot_of_a_later_one() {
                 &envelope
                 && up.contains(to)
             {
-                finished.push(*upto);
+                told.push(*upto);
                 world.deliver(envelope);
             }
         }
         world.now += 100_000;
         up.iter().for_each(|id| world.fire_due(*id));
     }
-    assert!(finished[0] == UPTO && finished.last() > Some(&UPTO), "{finished:?}");
+    assert!(told[0] == UPTO && told.last() > Some(&UPTO), "{told:?}");
 }
 
 #[test]
@@ -320,7 +407,7 @@ fn a_coordinator_proposes_no_other_merge_in_a_first_ballot_after_a_restart() {
             let truncate = Message::Truncating(Truncating::Truncate { ballot, snapshot });
             for (.., message) in world.tell(n(member), n(0), truncate) {
                 if let Message::Truncating(Truncating::ProposeMerge { merged, .. }) = message {
-                    proposed.push(merged.map(|merged| merged.digest));
+                    proposed.push(merged.digest);
                 }
             }
         }
@@ -329,7 +416,7 @@ fn a_coordinator_proposes_no_other_merge_in_a_first_ballot_after_a_restart() {
     };
     let nothing = digest(&[]);
     for _ in 0..2 {
-        assert_eq!(proposed(&mut world, nothing), [Some(nothing)]);
+        assert_eq!(proposed(&mut world, nothing), [nothing]);
         world.restart(n(0));
         world.network.clear();
     }
