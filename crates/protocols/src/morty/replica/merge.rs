@@ -2,7 +2,8 @@
 //!
 //! It proposes everything that has committed below the truncation. What can still commit there has votes in every majority,
 //! and is decided by recovery before anything is proposed. If a merge was accepted before, that is proposed instead. It is the
-//! same, unless replicas have voted below the truncation since ([`truncation`](super::truncation)).
+//! same, unless replicas have voted below the truncation since. The module [`truncation`](super::truncation) says why that
+//! is safe.
 
 use std::collections::{BTreeMap, BTreeSet};
 

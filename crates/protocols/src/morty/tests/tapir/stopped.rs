@@ -185,29 +185,44 @@ fn what_is_finished_at_some_is_not_forgotten_when_a_ballot_is_cleared() {
     }
 }
 
-/// One replica has accepted a merge without the transaction. Others have cleared a later ballot, committed the transaction with a
-/// late vote, and merged it. One of them has finished that merge, and it is the only one that the first one meets again.
+/// Otherwise one that has accepted an older merge would have that proposed again, by a coordinator which has finished neither.
 #[test]
-fn a_merge_that_is_finished_at_one_is_not_replaced_by_an_older_one() {
-    let (mut world, [t, _]) = (five(Mutated::NONE), conflicting());
-    assert_eq!(ask(&mut world, &[0, 1], &t), [Vote::Commit; 2]);
+fn what_a_replica_has_accepted_is_known_after_it_is_finished() {
+    let mut world = five(Mutated::NONE);
     world.now = IS_DUE;
-    tell_all(&mut world, 3, &[2, 3, 4], &enter(ballot(2, 3)));
-    tell_all(&mut world, 3, &[3], &propose(ballot(2, 3), &[]));
-    tell_all(&mut world, 0, &[0, 1, 2], &enter(ballot(3, 0)));
-    tell_all(&mut world, 0, &[0, 1, 2], &clear(ballot(3, 0), 0));
-    for member in 0..3 {
-        world.tell(t.0.coordinator, n(member), decide(t.0, 0, Decision::Commit, &t.1));
+    tell_all(&mut world, 1, &[0], &propose(ballot(3, 1), &[]));
+    world.tell(n(1), n(0), finished(&[]));
+    assert_eq!(world.gauge(n(0), "truncated_below_us"), UPTO);
+    let merged = Merged { upto: UPTO, digest: digest(&[]) };
+    for restarts in [false, true] {
+        if restarts {
+            world.restart(n(0));
+            world.network.clear();
+        }
+        let later = Ballot { upto: UPTO + 2 * SECOND, view: View::OWN.next(n(3)) };
+        let answers = world.tell(n(3), n(0), enter(later));
+        let [(.., Message::Truncating(Truncating::Truncate { snapshot, .. }))] = &answers[..]
+        else {
+            panic!("{answers:?}")
+        };
+        let expected = (UPTO, Some((ballot(3, 1), Some(merged))));
+        assert_eq!((snapshot.watermark, snapshot.accepted), expected, "{restarts}");
     }
-    tell_all(&mut world, 0, &[0, 1, 2], &propose(ballot(3, 0), &[t.0]));
-    world.tell(n(0), n(0), finished(&[t.0]));
-    world.start();
-    world.network.clear();
-    let up = [0, 3, 4].map(n);
-    pass(&mut world, &up);
-    for id in up {
-        assert!(world.gauge(id, "truncated_below_us") >= UPTO, "{id}");
-        assert_eq!(world.read(id, "x"), Some(Value::from("t")), "{id}");
+}
+
+/// Only replicas whose clocks are ahead send such snapshots.
+#[test]
+fn a_truncation_that_is_not_due_is_not_merged() {
+    let mut world = World::of_options(Group::new(3, Duration::from_millis(1)), OPTIONS);
+    world.now = IS_DUE;
+    for (upto, proposes) in [(3600 * SECOND, false), (6 * SECOND, true)] {
+        let ballot = Ballot::first(upto);
+        let proposed = [1, 2].map(|member| {
+            let snapshot = Snapshot::default();
+            let truncate = Message::Truncating(Truncating::Truncate { ballot, snapshot });
+            !world.tell(n(member), n(0), truncate).is_empty()
+        });
+        assert_eq!(proposed, [false, proposes], "{upto}");
     }
 }
 
