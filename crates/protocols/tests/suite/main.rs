@@ -268,6 +268,20 @@ fn regression_a_replica_that_lacks_a_commit_is_not_asked_again_though_it_votes_l
     regression(111_033, "tpcc");
 }
 
+/// Five replicas, of which two lose their disks. Another one has stopped voting before it hears of a transaction, or has
+/// forgotten the deletes that the transaction may have missed.
+#[test]
+fn regression_what_is_in_doubt_below_a_truncation_is_decided() {
+    regression(11_877, "blind");
+    regression(13_690, "blind");
+}
+
+/// The nearest replica has settled so little that another one has forgotten more.
+#[test]
+fn regression_a_client_leaves_a_replica_that_has_settled_less_than_another_has_forgotten() {
+    regression(12_955, "tpcc");
+}
+
 #[test]
 fn regression_a_recoverer_does_not_take_forgotten_for_aborted() {
     regression(4367, "list-append");

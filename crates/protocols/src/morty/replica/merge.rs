@@ -113,8 +113,8 @@ impl Merge {
         }
     }
 
-    /// Whether the ballot may be cleared by a coordinator that has settled everything below `watermark`: nothing has been proposed
-    /// yet, and none of the others has settled more.
+    /// Whether the ballot may be cleared by a coordinator that has settled everything below `watermark`: nothing has been
+    /// proposed yet, and none of the others has settled more.
     pub(super) fn may_clear(&self, watermark: u64) -> bool {
         let mut settled = self.snapshots.values().map(|snapshot| snapshot.watermark);
         self.proposed.is_none() && settled.all(|settled| settled <= watermark)

@@ -419,8 +419,8 @@ impl Transactions {
         self.watch.below(version, |version| self.get(*version).is_some_and(&wanted))
     }
 
-    /// The first version from which on a prepared transaction has found nothing, in microseconds. Under validation deletes from
-    /// there on are remembered until it is decided, so that this replica can say whether it has missed one.
+    /// The first version from which on a prepared transaction has found nothing, in microseconds. Under validation deletes
+    /// from there on are remembered until it is decided, so that this replica can say whether it has missed one.
     pub(super) fn found_nothing_from(&self, control: Control) -> Option<u64> {
         match control {
             Control::Ordering => None,

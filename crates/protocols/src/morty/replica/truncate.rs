@@ -214,7 +214,8 @@ impl Replica {
         }
     }
 
-    /// The ballot is cleared. Recovers what the merge waits for with the votes of replicas that have stopped, if it is in doubt.
+    /// The ballot is cleared. Recovers what is in doubt and what the merge waits for, with the votes of replicas that have
+    /// stopped.
     fn ask_the_stopped(&mut self, ballot: Ballot, cx: &mut Cx) {
         let Some(merge) = self.truncation.merge() else { return };
         for version in merge.undecided_if_cleared() {

@@ -23,35 +23,37 @@
 //! part of the log is still needed is in `log_marks`. `state` moves what lies below the watermark into the store.
 //!
 //! # Ballots
-//! A [`Ballot`] is a view of a truncation. All ballots of a partition have one order, also those of different truncations. A
-//! replica accepts nothing in an earlier ballot than the one that it is in. The snapshots of a majority say what each has
-//! accepted last, and the coordinator proposes what was accepted in the highest ballot, even if that merges an earlier
-//! truncation. If nothing was, or if that merge is finished at the coordinator, it proposes what has committed. Each ballot has
-//! one coordinator. It accepts its own proposal, in its log, before others hear of it, so it does not propose two merges in a
-//! ballot. It does not begin a ballot again after a restart either, except the first one of a truncation, which begins
-//! without it.
+//! A [`Ballot`] is a view of a truncation. All ballots of a partition have one order, also those of different
+//! truncations. A replica accepts nothing in an earlier ballot than the one that it is in. The snapshots of a majority
+//! say what each has accepted last, and the coordinator proposes what was accepted in the highest ballot, even if that
+//! merges an earlier truncation. If nothing was, or if that merge is finished at the coordinator, it proposes what has
+//! committed. Each ballot has one coordinator. It accepts its own proposal, in its log, before others hear of it, so it
+//! does not propose two merges in a ballot. It does not begin a ballot again after a restart either, except the first one
+//! of a truncation, which begins without it.
 //!
 //! # Votes below a truncation
-//! Under TAPIR a transaction `t` may be in doubt, so that it can be decided only with the vote of a replica which has stopped
-//! above it. Merges that were made from this replica's earlier snapshots lack `t`. Therefore the coordinator of a ballot `b`,
-//! other than a first one, *clears* the ballot if it is free to propose what has committed, and has to wait for something
-//! undecided. A replica that accepts this agrees that merges of earlier ballots do not count any more, unless they are
-//! finished. So the coordinator must have settled as much as any of the replicas whose snapshots it has, and only those accept that
-//! have settled as much as the coordinator. When a majority has accepted, replicas that are in `b` vote on what the merge waits
-//! for, if the recoverer is the coordinator of `b` ([`LateVote`](crate::morty::LateVote)).
+//! Under TAPIR a transaction `t` may be in doubt, so that it can be decided only with the vote of a replica which has
+//! stopped above it. Merges that were made from this replica's earlier snapshots lack `t`. Therefore the coordinator of a
+//! ballot `b`, other than a first one, *clears* the ballot if it is free to propose what has committed, and has to wait
+//! for something undecided. A replica that accepts this agrees that merges of earlier ballots do not count any more,
+//! unless they are finished. So the coordinator must have settled as much as any of the replicas whose snapshots it has,
+//! and only those accept that have settled as much as the coordinator. When a majority has accepted, replicas that are in
+//! `b` vote on what the merge waits for, if the recoverer is the coordinator of `b`
+//! ([`LateVote`](crate::morty::LateVote)).
 //!
-//! *If `t` commits with such a vote, every durable merge above `t` contains it.* Suppose that a majority `M` has accepted a merge
-//! above `t` and without it, in a ballot `a`.
-//! - `a` is not before `b`. Otherwise, in each ballot between them whose coordinator has a majority's snapshots, one is of a
-//!   member of `M`. It says that this merge was accepted, or what was proposed afterwards: the same merge again, one that
-//!   contains it, or that a ballot was cleared. By induction, only coordinators that have finished the merge clear a ballot, for
-//!   they have finished what they pass over, and have settled as much as those that have accepted an earlier clearing. So
-//!   the coordinator of `b` has finished the merge, and does not wait for `t`, which is below it.
-//! - `a` is not `b`, in which the merge waits until `t` is decided. A replica that has accepted the merge does not vote any more.
-//! - `a` is not after `b`. Among the snapshots of a majority, one is of a replica that has accepted to clear `b`, or something later.
-//!   So no merge from before `b` is proposed again. Another one rests on the snapshots of a majority, and one of these replicas
-//!   has voted for `t`. If it voted late, it was in `b` then, so it voted before it entered the later ballot, and its snapshot
-//!   lists `t`. Then the merge waits for `t`.
+//! *If `t` commits with such a vote, every durable merge above `t` contains it.* Suppose that a majority `M` has accepted
+//! a merge above `t` and without it, in a ballot `a`.
+//! - `a` is not before `b`. Otherwise, in each ballot between them whose coordinator has a majority's snapshots, one is
+//!   of a member of `M`. It says that this merge was accepted, or what was proposed afterwards: the same merge again, one
+//!   that contains it, or that a ballot was cleared. By induction, only coordinators that have finished the merge clear a
+//!   ballot, for they have finished what they pass over, and have settled as much as those that have accepted an earlier
+//!   clearing. So the coordinator of `b` has finished the merge, and does not wait for `t`, which is below it.
+//! - `a` is not `b`, in which the merge waits until `t` is decided. A replica that has accepted the merge does not vote
+//!   any more.
+//! - `a` is not after `b`. Among the snapshots of a majority, one is of a replica that has accepted to clear `b`, or
+//!   something later. So no merge from before `b` is proposed again. Another one rests on the snapshots of a majority,
+//!   and one of these replicas has voted for `t`. If it voted late, it was in `b` then, so it voted before it entered the
+//!   later ballot, and its snapshot lists `t`. Then the merge waits for `t`.
 //!
 //! # Where this differs from the paper
 //! The paper's replica answers `Truncated` to everything below a truncation for which it has stopped. Here it votes on
