@@ -272,14 +272,14 @@ fn regression_a_replica_that_lacks_a_commit_is_not_asked_again_though_it_votes_l
 /// forgotten the deletes that the transaction may have missed.
 #[test]
 fn regression_what_is_in_doubt_below_a_truncation_is_decided() {
-    regression(11_877, "blind");
-    regression(13_690, "blind");
+    regression_with(11_877, "blind", Choices::drawn(11_877));
+    regression_with(13_690, "blind", Choices::drawn(13_690));
 }
 
 /// The nearest replica has settled so little that another one has forgotten more.
 #[test]
 fn regression_a_client_leaves_a_replica_that_has_settled_less_than_another_has_forgotten() {
-    regression(12_955, "tpcc");
+    regression_with(12_955, "tpcc", Choices::drawn(12_955));
 }
 
 #[test]
