@@ -268,12 +268,17 @@ pub enum Truncating {
         /// settled as much.
         watermark: u64,
     },
-    /// The replica is in this ballot. If it is the one proposed in, it has accepted what is named here (step 4).
+    /// The replica has accepted what was proposed in this ballot (step 4).
     ProposeMergeReply {
-        /// The replica's ballot.
+        /// The ballot.
         ballot: Ballot,
         /// The merge that was proposed. None if it was proposed to clear the ballot.
         merged: Option<Merged>,
+    },
+    /// The answer to what comes in an earlier ballot than the one that the replica is in.
+    BallotIsOver {
+        /// The replica's ballot.
+        ballot: Ballot,
     },
     /// The merge is durable (step 5). Also the answer to a replica that asks about a finished truncation.
     TruncationFinished {
@@ -497,7 +502,7 @@ impl Ballot {
 }
 
 /// A merge: exactly this has committed below a truncation.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Merged {
     /// The truncation, in microseconds of version time. It may be an earlier one than that in whose ballot it is proposed.
     pub upto: u64,
@@ -512,8 +517,8 @@ pub struct Snapshot {
     pub committed: Digest,
     /// The transactions below it that may still commit.
     pub undecided: Vec<Version>,
-    /// Everything below this is settled at the replica, in microseconds of version time.
-    pub watermark: u64,
+    /// The last truncation that is finished at the replica.
+    pub finished: Merged,
     /// What it has accepted last, and in which ballot: a merge, or to clear the ballot.
     pub accepted: Option<(Ballot, Option<Merged>)>,
 }

@@ -98,8 +98,8 @@
 //!   copied, what lies below them. It votes to commit nevertheless if another replica, which remembers all of that, says that
 //!   `t` has missed nothing there. A replica that has voted for `t` remembers it until `t` is decided, unless it copies. And if
 //!   it has learned since that a delete has committed which `t` has missed, it says so, and rule 2 applies. So `t` remains in
-//!   doubt only if all that are up and have voted for it have copied since, until one more is up. With three replicas this does
-//!   not happen.
+//!   doubt only if all that are up and have voted for it have copied since, or fetched what they lacked from one that has,
+//!   until one more is up. With three replicas this does not happen.
 //!
 //! # Views, and the merge of records
 //! In the published protocol a view is one of the whole group. A view change stops all replicas, merges the records of

@@ -116,7 +116,7 @@ impl Merge {
     /// Whether the ballot may be cleared by a coordinator that has settled everything below `watermark`: nothing has been
     /// proposed yet, and none of the others has settled more.
     pub(super) fn may_clear(&self, watermark: u64) -> bool {
-        let mut settled = self.snapshots.values().map(|snapshot| snapshot.watermark);
+        let mut settled = self.snapshots.values().map(|snapshot| snapshot.finished.upto);
         self.proposed.is_none() && settled.all(|settled| settled <= watermark)
     }
 
@@ -195,9 +195,9 @@ mod tests {
     fn the_stopped_vote_only_if_the_ballot_is_cleared() {
         let versions = [5, 9].map(Version::at);
         let mut merge = Merge::new(ballot(10, 1));
-        for (member, watermark) in [0, 5, 2].into_iter().enumerate() {
-            let undecided = versions.to_vec();
-            merge.add(member, Snapshot { undecided, watermark, ..Snapshot::default() });
+        for (member, upto) in [0, 5, 2].into_iter().enumerate() {
+            let (undecided, finished) = (versions.to_vec(), merged(upto).unwrap());
+            merge.add(member, Snapshot { undecided, finished, ..Snapshot::default() });
         }
         merge.begin_deciding(|_| false);
         assert!(!merge.may_clear(4) && merge.may_clear(5), "one has settled more than 4");

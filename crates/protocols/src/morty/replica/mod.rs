@@ -217,6 +217,7 @@ impl Replica {
             Truncating::ProposeMergeReply { ballot, merged } => {
                 self.on_propose_merge_reply(from, ballot, merged, cx);
             }
+            Truncating::BallotIsOver { ballot } => self.truncation.on_ballot_is_over(ballot),
             Truncating::TruncationFinished { upto, merged } => {
                 self.on_truncation_finished(from, upto, merged, cx);
             }

@@ -13,7 +13,7 @@ use super::truncation::coordinator_of;
 use super::{Cx, Replica, Timer};
 use crate::morty::Mutation;
 use crate::morty::digest::Digest;
-use crate::morty::message::{Ballot, Merged, Message, Snapshot, Truncating};
+use crate::morty::message::{Ballot, Merged, Message, Snapshot, Truncating, View};
 use crate::morty::votes::Quorums;
 
 impl Replica {
@@ -71,10 +71,11 @@ impl Replica {
             true => undecided.accepted.is_some(),
             false => undecided.may_commit(),
         };
+        let (watermark, digest) = self.state.progress.finished();
         let snapshot = Snapshot {
             committed: self.state.committed_below(upto),
             undecided: self.transactions.below(Version::at(upto), pending).into_iter().collect(),
-            watermark: self.state.progress.watermark().timestamp_us,
+            finished: Merged { upto: watermark, digest },
             accepted: self.truncation.accepted(),
         };
         cx.send(to, Message::Truncating(Truncating::Truncate { ballot, snapshot }));
@@ -157,6 +158,9 @@ impl Replica {
         if self.has_finished(from, ballot.upto, cx) || !self.may_be_due(ballot.upto, cx) {
             return;
         }
+        // If this replica lacks a truncation that is finished, it can't clear a ballot.
+        let Merged { upto, digest } = snapshot.finished;
+        self.on_truncation_finished(from, upto, digest, cx);
         if self.truncation.add_snapshot(from, ballot, snapshot, &self.setup) {
             self.merge(cx);
         }
@@ -219,7 +223,8 @@ impl Replica {
     fn ask_the_stopped(&mut self, ballot: Ballot, cx: &mut Cx) {
         let Some(merge) = self.truncation.merge() else { return };
         for version in merge.undecided_if_cleared() {
-            match self.recoveries.ask_the_stopped(version, ballot, &self.setup, cx) {
+            let view = self.transactions.get(version).map_or(View::OWN, |undecided| undecided.view);
+            match self.recoveries.ask_the_stopped((version, view), ballot, &self.setup, cx) {
                 Next::NewView(last) => self.begin_view(version, last, cx),
                 Next::Wait | Next::GiveUp(_) => {}
             }

@@ -45,9 +45,10 @@
 //! a merge above `t` and without it, in a ballot `a`.
 //! - `a` is not before `b`. Otherwise, in each ballot between them whose coordinator has a majority's snapshots, one is
 //!   of a member of `M`. It says that this merge was accepted, or what was proposed afterwards: the same merge again, one
-//!   that contains it, or that a ballot was cleared. By induction, only coordinators that have finished the merge clear a
-//!   ballot, for they have finished what they pass over, and have settled as much as those that have accepted an earlier
-//!   clearing. So the coordinator of `b` has finished the merge, and does not wait for `t`, which is below it.
+//!   that contains it, or that a ballot was cleared. By induction over time, only coordinators that have finished the
+//!   merge clear a ballot, for they have finished what they pass over, and have settled as much as those that have
+//!   accepted an earlier clearing. So the coordinator of `b` has finished the merge, and does not wait for `t`, which is
+//!   below it.
 //! - `a` is not `b`, in which the merge waits until `t` is decided. A replica that has accepted the merge does not vote
 //!   any more.
 //! - `a` is not after `b`. Among the snapshots of a majority, one is of a replica that has accepted to clear `b`, or
@@ -210,8 +211,7 @@ impl Truncation {
         cx: &mut Cx,
     ) -> bool {
         if ballot < self.ballot {
-            let reply = Truncating::ProposeMergeReply { ballot: self.ballot, merged: None };
-            cx.send(from, Message::Truncating(reply));
+            self.say_ballot_is_over(from, cx);
             return false;
         }
         if ballot > self.ballot {
@@ -252,10 +252,17 @@ impl Truncation {
         log: &mut LogMarks,
         cx: &mut Cx,
     ) {
-        if self.accept(ballot, merged, log, cx) || ballot < self.ballot {
-            let reply = Truncating::ProposeMergeReply { ballot: self.ballot, merged };
+        if ballot < self.ballot {
+            self.say_ballot_is_over(from, cx);
+        } else if self.accept(ballot, merged, log, cx) {
+            let reply = Truncating::ProposeMergeReply { ballot, merged };
             cx.send(from, Message::Truncating(reply));
         }
+    }
+
+    fn say_ballot_is_over(&self, from: NodeId, cx: &mut Cx) {
+        let over = Truncating::BallotIsOver { ballot: self.ballot };
+        cx.send(from, Message::Truncating(over));
     }
 
     /// The truncation that this replica coordinates.
@@ -290,9 +297,17 @@ impl Truncation {
         }
     }
 
-    /// Announces the merge once it is durable (step 5). Gives up if a replica is in a later ballot of this truncation (step 7).
-    /// If it is in one of another truncation, its clock may be ahead, and the others may be enough. Returns whether the ballot
-    /// is cleared now.
+    /// A replica is in a later ballot than one of this replica's. Gives up if it is one of the same truncation (step 7). If it
+    /// is one of another truncation, the other's clock may be ahead, and the others may be enough.
+    pub(super) fn on_ballot_is_over(&mut self, ballot: Ballot) {
+        let Some(merge) = &self.merge else { return };
+        if ballot > merge.ballot() && ballot.upto == merge.ballot().upto {
+            self.give_up_merge();
+            self.follow(ballot);
+        }
+    }
+
+    /// Announces the merge once it is durable (step 5). Returns whether the ballot is cleared now.
     pub(super) fn on_propose_merge_reply(
         &mut self,
         from: NodeId,
@@ -302,11 +317,6 @@ impl Truncation {
         cx: &mut Cx,
     ) -> bool {
         let Some(merge) = &mut self.merge else { return false };
-        if ballot > merge.ballot() && ballot.upto == merge.ballot().upto {
-            self.give_up_merge();
-            self.follow(ballot);
-            return false;
-        }
         if ballot != merge.ballot() || !merge.accept(from.member(), merged, setup.group.majority())
         {
             return false;

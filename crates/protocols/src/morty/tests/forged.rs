@@ -107,6 +107,7 @@ fn what_only_replicas_of_the_partition_send_is_dropped_from_others() {
         Message::Truncating(Truncating::TruncationPaxosPrepare { ballot }),
         Message::Truncating(Truncating::ProposeMerge { ballot, merged: Merged { upto, digest } }),
         Message::Truncating(Truncating::Clear { ballot, watermark: 0 }),
+        Message::Truncating(Truncating::BallotIsOver { ballot }),
         Message::Truncating(Truncating::ProposeMergeReply { ballot, merged: None }),
         Message::Truncating(Truncating::TruncationFinished { upto, merged: Default::default() }),
         Message::Truncating(Truncating::CannotMerge { upto }),

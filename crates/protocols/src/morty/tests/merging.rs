@@ -10,7 +10,7 @@ const UPTO: u64 = 6 * SECOND;
 /// How far a proposal of a merge gets with n0: the ballot that it answers.
 fn answered_ballot(answers: &[Envelope]) -> Ballot {
     let ballot = answers.iter().find_map(|(.., message)| match message {
-        Message::Truncating(Truncating::ProposeMergeReply { ballot, .. }) => Some(*ballot),
+        Message::Truncating(Truncating::BallotIsOver { ballot }) => Some(*ballot),
         _ => None,
     });
     ballot.unwrap_or_else(|| panic!("no answer to a proposal in {answers:?}"))

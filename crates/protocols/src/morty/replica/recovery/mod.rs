@@ -308,21 +308,26 @@ impl Recoveries {
     }
 
     /// A truncation of the own partition waits for a transaction, and replicas that have stopped for it and are in this ballot
-    /// may vote on the transaction. They are asked now if it is in doubt. If another replica recovers it, that one is not
-    /// given any more time, since it can't ask them.
+    /// may vote on the transaction. They are asked now if it is in doubt. If another replica recovers it, in
+    /// a later view than this one's, that is not given any more time, since it can't ask them. `view` is the one that this
+    /// replica has promised.
     pub(super) fn ask_the_stopped(
         &mut self,
-        version: Version,
+        (version, view): (Version, View),
         cleared: Ballot,
         setup: &Setup,
         cx: &mut Cx,
     ) -> Next {
         let Some(recovery) = self.all.get_mut(&version) else { return Next::Wait };
         recovery.cleared = Some(cleared);
-        if let Stage::Yields(last) = recovery.stage {
-            return Next::NewView(last);
+        match recovery.stage {
+            Stage::Over => {}
+            Stage::Yields(last) => return Next::NewView(last),
+            _ if view > recovery.view => return Next::NewView(view),
+            Stage::Home | Stage::Others(..) | Stage::Own(_) => {
+                self.go_on_with(version, setup, cx, Recovery::repeat);
+            }
         }
-        self.go_on_with(version, setup, cx, Recovery::repeat);
         Next::Wait
     }
 

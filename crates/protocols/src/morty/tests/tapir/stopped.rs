@@ -205,8 +205,8 @@ fn what_a_replica_has_accepted_is_known_after_it_is_finished() {
         else {
             panic!("{answers:?}")
         };
-        let expected = (UPTO, Some((ballot(3, 1), Some(merged))));
-        assert_eq!((snapshot.watermark, snapshot.accepted), expected, "{restarts}");
+        let expected = (merged, Some((ballot(3, 1), Some(merged))));
+        assert_eq!((snapshot.finished, snapshot.accepted), expected, "{restarts}");
     }
 }
 
@@ -283,8 +283,7 @@ fn a_replica_accepts_no_merge_of_an_earlier_truncation_than_it_has_stopped_for()
     let later = Ballot { upto: UPTO + 2 * SECOND, view: View::OWN.next(n(1)) };
     world.tell(n(1), n(0), enter(later));
     let refuses = |answers: Vec<Envelope>| {
-        let [(_, to, Message::Truncating(Truncating::ProposeMergeReply { ballot, .. }))] =
-            answers[..]
+        let [(_, to, Message::Truncating(Truncating::BallotIsOver { ballot }))] = answers[..]
         else {
             panic!("{answers:?}")
         };
@@ -407,6 +406,48 @@ fn a_replica_that_has_voted_says_if_it_knows_of_a_missed_delete_since() {
 fn a_replica_that_has_forgotten_deletes_does_not_vote_if_another_has_settled_less_than_it_has_forgotten()
  {
     assert_eq!(forgotten_by_one(false, 49), None);
+}
+
+/// Late messages of a ballot that is over come while a later one is cleared. Their answers are no acceptances.
+#[test]
+fn what_is_refused_in_an_earlier_ballot_is_not_accepted_in_a_later_one() {
+    let (mut world, [t, _]) = (five(Mutated::NONE), conflicting());
+    assert_eq!(ask(&mut world, &[0, 1], &t), [Vote::Commit; 2]);
+    world.now = IS_DUE;
+    tell_all(&mut world, 0, &[1, 2], &enter(ballot(8, 0)));
+    for (asked, expected) in [
+        (enter(ballot(3, 0)), None),
+        (clear(ballot(3, 0), 0), None),
+        (propose(ballot(3, 0), &[]), None),
+        (clear(ballot(8, 0), 0), Some(None)),
+    ] {
+        let accepted = match &world.tell(n(0), n(2), asked)[..] {
+            [(.., Message::Truncating(Truncating::ProposeMergeReply { ballot: it, merged }))] => {
+                assert_eq!(*it, ballot(8, 0));
+                Some(*merged)
+            }
+            [(.., Message::Truncating(Truncating::BallotIsOver { ballot: it }))] => {
+                assert_eq!(*it, ballot(8, 0));
+                None
+            }
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(accepted, expected);
+    }
+}
+
+/// One replica has finished a truncation, and all have entered ballots of a later one. The others learn of it from its snapshot.
+#[test]
+fn a_coordinator_finishes_what_another_one_has_finished() {
+    let mut world = five(Mutated::NONE);
+    world.now = IS_DUE;
+    tell_all(&mut world, 1, &[1], &propose(ballot(3, 1), &[]));
+    world.tell(n(1), n(1), finished(&[]));
+    let snapshot =
+        Snapshot { finished: Merged { upto: UPTO, digest: digest(&[]) }, ..Snapshot::default() };
+    let ballot = Ballot { upto: UPTO + 2 * SECOND, view: View::OWN.next(n(0)) };
+    world.tell(n(1), n(0), Message::Truncating(Truncating::Truncate { ballot, snapshot }));
+    assert_eq!(world.gauge(n(0), "truncated_below_us"), UPTO);
 }
 
 /// The snapshots of the first ballot come unasked, and again after a restart.
