@@ -480,3 +480,35 @@ fn a_coordinator_proposes_no_other_merge_in_a_first_ballot_after_a_restart() {
     world.tell(txn.coordinator, n(0), decide(txn, 0, Decision::Commit, &writes));
     assert_eq!(proposed(&mut world, digest(&[txn])), []);
 }
+
+/// A coordinator recovers what its merge waits for. Meanwhile it has promised another recoverer's later view.
+#[test]
+fn a_recoverer_begins_anew_when_it_may_ask_those_that_have_stopped() {
+    let (mut world, [(txn, _), _]) = (with_one_stopped(Mutated::NONE), conflicting());
+    let up = [0, 1, 2].map(n);
+    let is_truncating = |message: &Message| matches!(message, Message::Truncating(_));
+    let is_clear =
+        |message: &Message| matches!(message, Message::Truncating(Truncating::Clear { .. }));
+    let is_cleared_by_first = |(from, _, message): &Envelope| *from == n(0) && is_clear(message);
+    for _ in 0..200 {
+        world.settle(|(_, to, message)| {
+            up.contains(to) && is_truncating(message) && !is_clear(message)
+        });
+        if world.network.iter().any(is_cleared_by_first) {
+            break;
+        }
+        world.network.clear();
+        world.now += 100_000;
+        up.iter().for_each(|id| world.fire_due(*id));
+    }
+    world.network.retain(is_cleared_by_first);
+    let later = View { round: 50, recoverer: n(1) };
+    let asks = Recovering::PaxosPrepare { version: txn, view: later, vote_on: None };
+    world.deliver((n(1), n(0), Message::Recovering(asks)));
+    world.settle(|(_, to, message)| up.contains(to) && is_truncating(message));
+    let begins = |(from, _, message): &Envelope| {
+        *from == n(0)
+            && matches!(message, Message::Recovering(Recovering::PaxosPrepare { view, .. }) if *view > later)
+    };
+    assert!(world.network.iter().any(begins), "{:?}", world.network);
+}
