@@ -577,8 +577,8 @@ pub struct Conflict {
     /// If all that is in its way are reads that would have missed its writes: the latest of their transactions. The same
     /// reads and writes may be in nobody's way at a later version.
     pub readers: Option<Version>,
-    /// The replica has forgotten what a read may have missed, so it can't vote to commit. Whoever reads from another replica,
-    /// which has come further than the one that was read from, has a better chance.
+    /// The replica has forgotten what a read may have missed, so it can't vote to commit. The replica that was read from has
+    /// not settled as much. A client that reads from another one has a better chance.
     pub forgotten: bool,
 }
 

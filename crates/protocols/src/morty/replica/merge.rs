@@ -27,6 +27,7 @@ pub(super) struct Merge {
     proposed: Option<Option<Merged>>,
     /// The members that have accepted that.
     accepted: BTreeSet<usize>,
+    /// A majority has accepted to clear the ballot.
     is_cleared: bool,
 }
 

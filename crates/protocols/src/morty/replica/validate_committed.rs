@@ -13,6 +13,9 @@
 //!   version, and be remembered elsewhere. To vote to commit would be wrong, too: of the `f + 1` replicas that have voted for
 //!   the delete, none may vote for a reader that has missed it.
 //! - A value that was found is gone, and versions may be missing here that were overwritten after the reader.
+//!
+//! A recoverer may know of a replica which remembers all that is forgotten here, and which has found that the reads have
+//! missed nothing of it. Then this replica judges only the rest, which it remembers.
 
 use serried_model::{Key, Version};
 use serried_parts::WriteId;

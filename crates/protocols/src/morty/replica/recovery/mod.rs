@@ -307,10 +307,9 @@ impl Recoveries {
         Next::Wait
     }
 
-    /// A truncation of the own partition waits for a transaction, and replicas that have stopped for it and are in this ballot
-    /// may vote on the transaction. They are asked now if it is in doubt. If another replica recovers it, in
-    /// a later view than this one's, that is not given any more time, since it can't ask them. `view` is the one that this
-    /// replica has promised.
+    /// A truncation of the own partition waits for a transaction, and replicas that have stopped for it and are in this
+    /// ballot may vote on the transaction. They are asked now if it is in doubt. If another replica recovers it in a later
+    /// view, that one is not given any more time, since it can't ask them. `view` is the one that this replica has promised.
     pub(super) fn ask_the_stopped(
         &mut self,
         (version, view): (Version, View),

@@ -30,7 +30,7 @@ pub(super) fn settled(world: &mut World, member: usize, txn: Version) -> Option<
 }
 
 /// A key in each of two partitions.
-pub(super) fn key_of_each(group: &Group) -> [String; 2] {
+fn key_of_each(group: &Group) -> [String; 2] {
     [0, 1].map(|partition| {
         let mut names = (0..).map(|number| format!("k{number}"));
         names.find(|name| group.partition_of(&Key::from(&**name)) == partition).unwrap()
@@ -170,9 +170,9 @@ fn a_replica_that_has_voted_to_commit_does_not_vote_again() {
     assert_eq!(vote_late(&mut world, 2, 1, &u), Some(Vote::Commit));
 }
 
-/// Each of two partitions has five replicas. All have voted at the first, two at the second; two of each are down.
-#[test]
-fn what_is_in_doubt_in_another_partition_than_home_is_voted_on_once_more() {
+/// A transaction that writes in two partitions, each of five replicas, and what it writes in the second one. All have voted
+/// for it at the first, and two at the second.
+pub(super) fn doubtful_elsewhere() -> (World, Version, String) {
     let group = Group::new(5, Duration::from_millis(1)).with_partitions(2);
     let keys = key_of_each(&group);
     let mut world = World::of_options(group, OPTIONS);
@@ -188,10 +188,17 @@ fn what_is_in_doubt_in_another_partition_than_home_is_voted_on_once_more() {
             assert_eq!(votes(&answers), [Vote::Commit]);
         }
     }
+    let [_, second] = keys;
+    (world, txn, second)
+}
+
+#[test]
+fn what_is_in_doubt_in_another_partition_than_home_is_voted_on_once_more() {
+    let (mut world, txn, key) = doubtful_elsewhere();
     recover(&mut world, txn, &[0, 1, 2]);
     assert_eq!(settled(&mut world, 0, txn), COMMITTED);
     for member in 0..3 {
-        let found = world.read(NodeId::replica(1, member), &keys[1]);
+        let found = world.read(NodeId::replica(1, member), &key);
         assert_eq!(found, Some(Value::from("1")), "{member}");
     }
 }

@@ -2,7 +2,7 @@
 
 use core::cell::Cell;
 
-use super::in_doubt::{COMMITTED, key_of_each, recover, settled};
+use super::in_doubt::{COMMITTED, doubtful_elsewhere, recover, settled};
 use super::*;
 use crate::morty::Digest;
 use crate::morty::message::{Merged, Snapshot};
@@ -18,6 +18,14 @@ fn ballot(round: u32, member: usize) -> Ballot {
 
 fn enter(ballot: Ballot) -> Message {
     Message::Truncating(Truncating::TruncationPaxosPrepare { ballot })
+}
+
+/// What a member knows when it enters one of the fourth replica's ballots.
+fn snapshot_for(world: &mut World, member: usize, ballot: Ballot) -> Snapshot {
+    match &world.tell(n(3), n(member), enter(ballot))[..] {
+        [(.., Message::Truncating(Truncating::Truncate { snapshot, .. }))] => snapshot.clone(),
+        other => panic!("{other:?}"),
+    }
 }
 
 /// To merge exactly these transactions.
@@ -80,20 +88,7 @@ fn what_is_in_doubt_is_decided_although_one_has_stopped_before_it_heard_of_it() 
 /// It is in doubt in another partition than its home, and replicas there have stopped.
 #[test]
 fn what_is_in_doubt_in_another_partition_is_decided_although_one_has_stopped_there() {
-    let group = Group::new(5, Duration::from_millis(1)).with_partitions(2);
-    let keys = key_of_each(&group);
-    let mut world = World::of_options(group, OPTIONS);
-    world.now = 2_000_200;
-    let txn = version(2_000_000, 0);
-    for (partition, voters) in [(0, 5), (1, 2)] {
-        let participants = [0, 1].into_iter().collect();
-        let writes = contents(&[], &[(&keys[usize::from(partition)], "1")]);
-        let part = Arc::new(Contents { participants, ..Contents::clone(&writes) });
-        for member in 0..voters {
-            let to = NodeId::replica(partition, member);
-            world.tell(txn.coordinator, to, prepare(txn, 0, &part));
-        }
-    }
+    let (mut world, _, key) = doubtful_elsewhere();
     world.now = IS_DUE;
     let stopped = NodeId::replica(1, 2);
     let view = View { round: 1, recoverer: stopped };
@@ -108,7 +103,7 @@ fn what_is_in_doubt_in_another_partition_is_decided_although_one_has_stopped_the
         assert_eq!(world.gauge(id, "undecided_transactions"), 0, "{id}");
     }
     for member in 0..3 {
-        let found = world.read(NodeId::replica(1, member), &keys[1]);
+        let found = world.read(NodeId::replica(1, member), &key);
         assert_eq!(found, Some(Value::from("1")), "{member}");
     }
 }
@@ -119,11 +114,7 @@ fn what_is_in_doubt_in_another_partition_is_decided_although_one_has_stopped_the
 fn merged_before(mutation: Mutated<Mutation>) -> Option<Digest> {
     let mut world = with_one_stopped(mutation);
     for member in [2, 3, 4] {
-        let answers = world.tell(n(3), n(member), enter(ballot(2, 3)));
-        let [(.., Message::Truncating(Truncating::Truncate { snapshot, .. }))] = &answers[..]
-        else {
-            panic!("{answers:?}")
-        };
+        let snapshot = snapshot_for(&mut world, member, ballot(2, 3));
         assert_eq!((&snapshot.undecided[..], snapshot.accepted), (&[][..], None));
     }
     world.tell(n(3), n(3), propose(ballot(2, 3), &[]));
@@ -200,11 +191,7 @@ fn what_a_replica_has_accepted_is_known_after_it_is_finished() {
             world.network.clear();
         }
         let later = Ballot { upto: UPTO + 2 * SECOND, view: View::OWN.next(n(3)) };
-        let answers = world.tell(n(3), n(0), enter(later));
-        let [(.., Message::Truncating(Truncating::Truncate { snapshot, .. }))] = &answers[..]
-        else {
-            panic!("{answers:?}")
-        };
+        let snapshot = snapshot_for(&mut world, 0, later);
         let expected = (merged, Some((ballot(3, 1), Some(merged))));
         assert_eq!((snapshot.finished, snapshot.accepted), expected, "{restarts}");
     }
