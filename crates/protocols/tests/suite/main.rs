@@ -219,6 +219,16 @@ fn the_banks_total_is_conserved_and_everything_finishes_whatever_goes_wrong() {
     every_protocol("bank", Faults::All, 60);
 }
 
+#[test]
+fn what_is_written_unread_is_serializable_while_now_these_and_now_those_are_cut_off() {
+    every_protocol("blind", Faults::Minorities, 40);
+}
+
+#[test]
+fn lists_stay_serializable_while_now_these_and_now_those_are_cut_off() {
+    every_protocol("list-append", Faults::Minorities, 40);
+}
+
 /// A trial that once failed.
 struct Regression {
     seed: u64,

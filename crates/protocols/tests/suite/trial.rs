@@ -15,7 +15,9 @@ use serried_history::{
 use serried_model::{Geography, Guarantee, Transactions, Version};
 use serried_protocols::morty::Morty;
 use serried_session::TransactOptions;
-use serried_sim::{Cluster, Configuration, Disk, Fault, Initial, Plan, Scheduled, Swarm};
+use serried_sim::{
+    Cluster, Configuration, Disk, Fault, Initial, Plan, Reach, Scheduled, Side, Swarm,
+};
 use serried_workload::tpcc::Scale;
 use serried_workload::{
     AUDIT_PATIENCE, ClosedLoop, Measurement, Parameters, Window, Workload, audit,
@@ -46,6 +48,15 @@ pub(crate) enum Faults {
     /// Everything: disks are lost, clients die, clocks jump, beyond their bound too, disks are slow; with one
     /// partition or four, and with old things truncated, fast.
     All,
+    /// As [`Faults::All`], with five replicas, of which two are cut off at most times, now these and now those, while
+    /// truncations follow each other faster than messages arrive.
+    Minorities,
+}
+
+impl Faults {
+    fn are_all(self) -> bool {
+        matches!(self, Faults::All | Faults::Minorities)
+    }
 }
 
 pub(crate) struct Outcome {
@@ -62,7 +73,11 @@ pub(crate) struct Outcome {
 
 impl Trial {
     pub(crate) fn new(seed: u64, workload: &'static str, faults: Faults) -> Trial {
-        Trial { seed, workload, faults, choices: Choices::drawn(seed) }
+        let mut choices = Choices::drawn(seed);
+        if faults == Faults::Minorities {
+            choices = Choices { replicas: 5, partitioned: false, truncates: true, ..choices };
+        }
+        Trial { seed, workload, faults, choices }
     }
 
     pub(crate) fn run<P: Protocol<Family = Transactions>>(&self) -> Outcome {
@@ -94,15 +109,21 @@ impl Trial {
         };
         let mut cluster = Cluster::<P>::new(configuration);
         cluster.follow(&plan);
-        if self.faults == Faults::Disks {
-            self.crash_often(&mut cluster);
+        match self.faults {
+            Faults::Disks => self.crash_often(&mut cluster),
+            Faults::Minorities => self.cut_off(&mut cluster),
+            Faults::Network | Faults::Crashes | Faults::All => {}
         }
         let window = Window::new(Timestamp(0), Duration::ZERO, faults_last * 2, Duration::ZERO);
         let measurement = Arc::new(Measurement::new(window));
         let recorder = Arc::new(Recorder::new());
         // Some runs give transactions up early, so that there are some whose outcome is unknown.
         let impatient = self.choices.impatient && self.workload != "chase";
-        let deadline = Duration::from_millis(if impatient { 700 } else { 60_000 });
+        let deadline = match (impatient, self.faults) {
+            (true, Faults::Minorities) => faults_last / 10,
+            (true, _) => Duration::from_millis(700),
+            (false, _) => Duration::from_secs(60),
+        };
         let options =
             TransactOptions { deadline, attempts: u32::MAX, ..TransactOptions::default() };
         for client in 0..clients {
@@ -147,7 +168,7 @@ impl Trial {
     }
 
     fn configuration(&self, geography: Geography) -> (Configuration, Plan) {
-        let (all, faults_last) = (self.faults == Faults::All, self.place().1);
+        let (all, faults_last) = (self.faults.are_all(), self.place().1);
         let choices = self.choices;
         let records = Disk {
             append: Duration::from_micros(5),
@@ -171,7 +192,7 @@ impl Trial {
         let swarm = Swarm {
             lasts: faults_last,
             always: std::env::var_os("SERRIED_ALWAYS").is_some(),
-            crashes: matches!(self.faults, Faults::Crashes | Faults::All),
+            crashes: all || self.faults == Faults::Crashes,
             pauses: true,
             lost_disks: all,
             absences: true,
@@ -217,13 +238,13 @@ impl Trial {
     fn settings(&self) -> Settings {
         let (choices, tenth) = (self.choices, (self.place().1.as_millis() as u64 / 10).max(1));
         // The inspection that follows a run of TPC-C reads much at once, and that takes long.
-        let lag = [2 * tenth, tenth, 5 * tenth, 10 * tenth][choices.lag];
+        let mut lag = [2 * tenth, tenth, 5 * tenth, 10 * tenth][choices.lag];
+        let mut every = if lag == tenth { (tenth / 2).max(1) } else { tenth };
+        if self.faults == Faults::Minorities {
+            (lag, every) = (lag / 4, (tenth / 10).max(1));
+        }
         Settings {
-            truncation_every_ms: match (choices.truncates, lag == tenth) {
-                (false, _) => 60_000,
-                (_, true) => (tenth / 2).max(1),
-                (_, false) => tenth,
-            },
+            truncation_every_ms: if choices.truncates { every } else { 60_000 },
             truncation_lag_ms: if self.workload == "tpcc" { lag.max(2000) } else { lag },
             history_ms: if choices.has_history { 3 * tenth } else { 0 },
             outcomes_ms: lag.min(2 * tenth),
@@ -246,6 +267,24 @@ impl Trial {
                 begins: Timestamp(begins),
                 ends: Timestamp(ends),
                 fault: Fault::Crash(random.random_range(0..replicas)),
+            });
+        }
+    }
+
+    /// Cuts two replicas off, then two others, as long as faults last.
+    fn cut_off<P: Protocol<Family = Transactions>>(&self, cluster: &mut Cluster<P>) {
+        let (faults_last, replicas) = (self.place().1, cluster.configuration().replicas);
+        let mut random = Pcg64Mcg::new(u128::from(self.seed));
+        let share = faults_last.as_nanos() as u64 / 15;
+        for turn in 0..15 {
+            let begins = turn * share + random.random_range(0..share / 2);
+            let ends = begins + random.random_range(share / 2..2 * share);
+            let one = random.random_range(0..replicas);
+            let other = (one + random.random_range(1..replicas)) % replicas;
+            cluster.schedule(Scheduled {
+                begins: Timestamp(begins),
+                ends: Timestamp(ends.min(faults_last.as_nanos() as u64)),
+                fault: Fault::Partition(Reach::around(Side::replicas([one, other]))),
             });
         }
     }

@@ -257,11 +257,12 @@ impl Replica {
     pub(super) fn has_caught_up_with(&mut self, peer: NodeId, cx: &mut Cx) {
         if let Some(merge) = self.truncation.merge() {
             merge.has_caught_up_with(peer.member());
-            self.merge(cx);
         }
         if let Some((upto, merged)) = self.truncation.target() {
             self.on_truncation_finished(peer, upto, merged, cx);
         }
+        // It may have settled enough to clear its ballot now.
+        self.merge(cx);
     }
 
     /// Raises the watermark if this replica has everything that has committed below (step 6).

@@ -12,7 +12,8 @@
 //! 5. which makes it durable. The coordinator announces that.
 //! 6. Each replica raises its watermark once it has everything that is in the digest.
 //! 7. If the coordinator is replaced, or two coordinators are at work, ballots decide. The next replica takes its turn after
-//!    the time between two truncations. It takes it at once if the coordinator says that it does not take part
+//!    the time between two truncations. Turns become longer by as much each time that all have had one, since messages may
+//!    take longer than that. It takes it at once if the coordinator says that it does not take part
 //!    ([`Truncating::CannotMerge`]; see `rejoin`).
 //!
 //! The paper's `merged_erecord` is a digest here, because all replicas nearly always have the same. A replica whose digest
@@ -83,12 +84,17 @@ pub(super) struct Truncation {
     target: Option<(u64, Digest)>,
     /// The replica that has announced the target while this one was catching up with another, which may lack some of it.
     announced_by: Option<NodeId>,
-    /// The round of the truncation that it has stopped for. It goes on by one each time the replica looks, and follows the
-    /// others' (see [`Truncation::follow`]).
+    /// The round of the truncation that it has stopped for. It goes on by one when the replica has looked often enough, and
+    /// follows the others' (see [`Truncation::follow`]).
     round: u32,
+    /// How many times the replica looks before it enters the next round, without the last one.
+    looks_before_next: u64,
     /// The truncation that it coordinates.
     merge: Option<Merge>,
 }
+
+/// Turns become longer up to this, in microseconds.
+const LONGEST_TURN_US: u64 = 30_000_000;
 
 /// The replica that coordinates a round of a truncation. Truncations take turns, and so do the rounds of one.
 pub(super) fn coordinator_of(upto: u64, round: u32, setup: &Setup) -> NodeId {
@@ -114,7 +120,12 @@ impl Truncation {
             self.ballot = Ballot::first(upto);
             log.append(Record::Stopped { upto }, cx);
         }
-        self.round = 0;
+        self.begin_round(0, 0);
+    }
+
+    fn begin_round(&mut self, round: u32, looks_before_next: u64) {
+        self.round = round;
+        self.looks_before_next = looks_before_next;
     }
 
     /// The truncation that it has stopped for, if that is not finished, because the watermark is below it.
@@ -132,7 +143,7 @@ impl Truncation {
     /// The truncations up to `upto` are over.
     pub(super) fn finish(&mut self, upto: u64) {
         self.ballot = self.ballot.max(Ballot::first(upto));
-        self.round = 0;
+        self.begin_round(0, 0);
         self.target.take_if(|(target, _)| *target <= upto);
         self.merge.take_if(|merge| merge.ballot().upto <= upto);
     }
@@ -140,15 +151,15 @@ impl Truncation {
     /// Enters a ballot that is later than its own.
     fn enter(&mut self, ballot: Ballot, log: &mut LogMarks, cx: &mut Cx) {
         if ballot.upto > self.ballot.upto {
-            self.round = 0;
+            self.begin_round(0, 0);
         }
         self.ballot = ballot;
         log.append(Record::Merging { ballot, accepted: self.accepted }, cx);
     }
 
-    /// Enters the next round of the truncation that it has stopped for. If it is this replica's turn, asks the others to
-    /// enter a ballot (step 7). Returns whether it is. The ballot is in the log before any message names it, so it is not
-    /// used again after a restart.
+    /// Enters the next round of the truncation that it has stopped for, if this one has lasted long enough. If it is this
+    /// replica's turn, asks the others to enter a ballot (step 7). Returns whether it is. The ballot is in the log before any
+    /// message names it, so it is not used again after a restart.
     pub(super) fn enter_next_round(
         &mut self,
         setup: &Setup,
@@ -156,8 +167,13 @@ impl Truncation {
         cx: &mut Cx,
     ) -> bool {
         self.follow(self.ballot);
-        self.round = self.round.saturating_add(1);
-        let (upto, round) = (self.ballot.upto, self.round);
+        if self.looks_before_next > 0 {
+            self.looks_before_next -= 1;
+            return false;
+        }
+        let (upto, round) = (self.ballot.upto, self.round.saturating_add(1));
+        let turns = u64::from(round) / setup.group.size() as u64;
+        self.begin_round(round, turns.min(LONGEST_TURN_US / setup.truncation_every_us()));
         let ballot = Ballot { upto, view: View { round, recoverer: setup.id } };
         let is_its_turn = coordinator_of(upto, round, setup) == setup.id && ballot > self.ballot;
         if is_its_turn {
@@ -169,11 +185,12 @@ impl Truncation {
     }
 
     /// A replica is in a view of the truncation that this one has stopped for. A replica that stopped later is in earlier
-    /// rounds. If it stayed there, no replica would follow it, and only the others would have turns. It enters the next round
-    /// after the other has had this one for as long as it waits between two rounds.
+    /// rounds. If it stayed there, no replica would follow it, and only the others would have turns. It enters the other's round
+    /// when it looks, and the next one after the other has had this one for long enough.
     fn follow(&mut self, ballot: Ballot) {
-        if ballot.upto == self.ballot.upto {
-            self.round = self.round.max(ballot.view.round.saturating_sub(1));
+        let before = ballot.view.round.saturating_sub(1);
+        if ballot.upto == self.ballot.upto && before > self.round {
+            self.begin_round(before, 0);
         }
     }
 

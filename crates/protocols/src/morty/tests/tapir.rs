@@ -1,6 +1,7 @@
 //! TAPIR: validation at every replica, versions chosen at the commit, and decisions of fast quorums that a recoverer sees
 //! a part of.
 
+mod cleared;
 mod in_doubt;
 mod stopped;
 

@@ -325,7 +325,7 @@ fn a_replica_that_lags_in_rounds_gets_its_turn_at_a_truncation() {
     let for_n2 = |(_, to, message): &Envelope| {
         *to == NodeId(2) && matches!(message, Message::Truncating(Truncating::Truncate { .. }))
     };
-    for _ in 0..6 {
+    for _ in 0..30 {
         for member in [2, 1] {
             net.act(member, |replica, cx| replica.on_timer(ReplicaTimer::Truncation, cx));
             while let Some(envelope) = net.network.pop_front() {
