@@ -272,7 +272,7 @@ fn a_recoverer_that_begins_anew_forgets_what_it_has_proposed() {
     let asks = Recovering::PaxosPrepare { version: t.0, view: later, vote_on: None };
     world.tell(n(1), n(0), Message::Recovering(asks));
     hears_answers(&mut world);
-    for _ in 0..20 {
+    for _ in 0..200 {
         let view = proposed(&mut world).map(|(view, _)| view);
         assert!(view < Some(later), "{view:?}");
         world.now += 100_000;
