@@ -22,7 +22,12 @@
 //! - *Prepared means reserved.* From its vote to Commit until a decision, a replica votes for no other execution that
 //!   missed a write of this one, or of which this one missed a write (Lemma A.2.3).
 //! - *Read validity.* A vote to Commit says that every read is a committed write, with its value.
-//! - *Votes are durable before they are sent,* and so are promises and accepted decisions ([`Record`]).
+//! - *Votes are durable before they are sent,* and so are promises and accepted decisions ([`Record`]). One vote is not: a
+//!   vote to commit that confirms a provisional one. The provisional one is durable, and says that the transaction
+//!   commits if what it has read does. That has committed by the confirming vote, durably, since a replica carries out
+//!   durable decisions alone. So whoever finds the provisional vote after a power cut, and the decision on what was
+//!   read, finds that the replica has voted to commit. A vote to abandon in a provisional one's place is durable itself: the
+//!   coordinator may abort because of it alone, and the replica may forget what it rests on.
 //! - *A view is used once, for one proposal.* A recoverer logs a promise of its view before it sends the view. A
 //!   FinalizeReply counts only for the execution and the decision that it names, in its view. A replica accepts one
 //!   proposal in a recoverer's view.
@@ -221,6 +226,8 @@ pub enum FastQuorum {
 pub enum Mutation {
     /// Votes are sent before they are durable.
     VotesBeforeDurable,
+    /// A confirming vote is sent before the provisional vote is durable.
+    ConfirmsBeforeDurable,
     /// A recoverer ignores what was accepted in Finalize.
     RecoveryIgnoresFinalize,
     /// A snapshot for a truncation lists only what was accepted in Finalize, not what was voted on.

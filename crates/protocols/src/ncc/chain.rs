@@ -10,6 +10,10 @@ use crate::frameworks::shard::{Row, Stamp};
 #[derive(Debug)]
 pub(super) struct Chain {
     versions: SmallVec<[Link; 2]>,
+    /// How many transactions have committed what they have done to the key, and are not in its row yet.
+    ends: usize,
+    /// How many of them have written.
+    writes: usize,
 }
 
 /// A version.
@@ -48,17 +52,29 @@ impl Chain {
             value: newest.value.clone(),
             readers: SmallVec::new(),
         };
-        Chain { versions: SmallVec::from_iter([base]) }
+        Chain { versions: SmallVec::from_iter([base]), ends: 0, writes: 0 }
     }
 
     /// Whether all transactions are over, so that the row says all.
     pub(super) fn is_over(&self) -> bool {
-        self.versions.len() == 1 && self.versions[0].readers.is_empty()
+        self.versions.len() == 1 && self.versions[0].readers.is_empty() && self.ends == 0
     }
 
-    /// Whether a transaction that is not over has written.
+    /// Whether a transaction has written that is not over, or is not in the row yet.
     pub(super) fn is_being_written(&self) -> bool {
-        self.versions.iter().any(|link| link.writer.is_some())
+        self.writes > 0 || self.versions.iter().any(|link| link.writer.is_some())
+    }
+
+    /// A transaction commits what it has done to the key, and is not in the row yet.
+    pub(super) fn place(&mut self, has_written: bool) {
+        self.ends += 1;
+        self.writes += usize::from(has_written);
+    }
+
+    /// The row contains what such a transaction has done.
+    pub(super) fn is_in_row(&mut self, has_written: bool) {
+        self.ends -= 1;
+        self.writes -= usize::from(has_written);
     }
 
     /// The most recent version.

@@ -65,6 +65,7 @@
 //!   client learns the delay of its path alone.
 
 mod chain;
+mod intents;
 mod programs;
 mod queues;
 #[cfg(test)]

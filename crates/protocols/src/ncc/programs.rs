@@ -116,7 +116,11 @@ impl<const READ_ONLY: bool> Queues<READ_ONLY> {
             if let (Some(_), Some(at)) = (access.written, committed) {
                 chain.remove_reader(txn);
                 chain.commit(txn, at);
+                self.place(txn, &access.key, true);
             } else {
+                if committed.is_some() {
+                    self.place(txn, &access.key, false);
+                }
                 readers.extend(self.withdraw_access(txn, access));
             }
         }

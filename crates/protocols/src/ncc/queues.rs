@@ -9,6 +9,7 @@ use serried_parts::Map;
 use smallvec::SmallVec;
 
 use super::chain::{Chain, Link};
+use super::intents::{Intents, Turn};
 use crate::Mutated;
 use crate::frameworks::shard::{
     AsOf, Control, Desk, Found, Glance, Item, Mutation, Part, Program, Ran, Results, Rounds, Shot,
@@ -19,12 +20,19 @@ use crate::frameworks::shard::{
 pub struct Queues<const READ_ONLY: bool> {
     pub(super) chains: Map<Key, Chain>,
     pub(super) txns: Map<Version, Txn>,
+    intents: Intents,
+    /// Those whose turn has come at a key, and who have not gone on yet.
+    next: VecDeque<Version>,
+    goes_on: bool,
+    /// By transaction whose end is not in the rows yet, the keys that it has accessed, and whether it has written them.
+    placed: Map<Version, SmallVec<[(Key, bool); 4]>>,
     mutation: Mutated<Mutation>,
 }
 
 impl<const READ_ONLY: bool> fmt::Debug for Queues<READ_ONLY> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Queues of {} keys, {} transactions", self.chains.len(), self.txns.len())
+        let (keys, txns, intents) = (self.chains.len(), self.txns.len(), self.intents.len());
+        write!(f, "Queues of {keys} keys, {intents} of them read for update, {txns} transactions")
     }
 }
 
@@ -47,6 +55,10 @@ pub(super) struct Txn {
     pub(super) is_inherited: bool,
     /// Whether all that it has done was withdrawn, and is about to be done again.
     pub(super) is_withdrawn: bool,
+    /// The keys that it reads for update, now or when its turn comes.
+    intends: SmallVec<[Key; 1]>,
+    /// Shots that wait for its turn at a key.
+    waiting: Vec<Shot>,
 }
 
 /// What it has done to a key.
@@ -198,7 +210,19 @@ impl<const READ_ONLY: bool> Queues<READ_ONLY> {
 
     /// A transaction is over.
     fn end(&mut self, txn: Version, committed: Option<Stamp>, desk: &mut Desk<'_>) {
-        let Some(own) = self.txns.remove(&txn) else { return };
+        let Some(mut own) = self.txns.remove(&txn) else { return };
+        let intends = core::mem::take(&mut own.intends);
+        self.end_accesses(txn, own, committed, desk);
+        self.leave_intents(txn, &intends, desk);
+    }
+
+    fn end_accesses(
+        &mut self,
+        txn: Version,
+        own: Txn,
+        committed: Option<Stamp>,
+        desk: &mut Desk<'_>,
+    ) {
         if desk.runs_calls() && !self.mutation.is(Mutation::KeepsOldWrites) {
             return self.end_call(txn, own, committed, desk);
         }
@@ -223,6 +247,10 @@ impl<const READ_ONLY: bool> Queues<READ_ONLY> {
             if read.is_some() {
                 chain.remove_reader(txn);
             }
+            if committed.is_some() {
+                self.place(txn, &key, written.is_some());
+            }
+            let Some(chain) = self.chains.get_mut(&key) else { continue };
             match (written, committed) {
                 (Some(_), Some(at)) => chain.commit(txn, at),
                 (Some(_), None) => {
@@ -255,9 +283,11 @@ impl<const READ_ONLY: bool> Queues<READ_ONLY> {
             }
             if self.read_again(txn, &key, desk) {
                 readers.push(txn);
-            } else if let Some(own) = self.txns.remove(&txn) {
+            } else if let Some(mut own) = self.txns.remove(&txn) {
+                let intends = core::mem::take(&mut own.intends);
                 reads.extend(self.leave(txn, own, None, keys));
                 desk.refused(txn, vec![key]);
+                self.leave_intents(txn, &intends, desk);
             }
         }
         let mut known = BTreeSet::new();
@@ -322,14 +352,22 @@ impl<const READ_ONLY: bool> Control for Queues<READ_ONLY> {
     const GUARANTEE: Guarantee = Guarantee::StrictSerializable;
     const ROUNDS: Rounds = Rounds::Combined;
     const READS_COMMITTED: bool = false;
+    const RELEASES_EARLY: bool = true;
     const SNAPSHOTS: Snapshots = if READ_ONLY { Snapshots::OfKnown } else { Snapshots::Never };
 
     fn new(mutation: Mutated<Mutation>) -> Self {
-        Queues { chains: Map::default(), txns: Map::default(), mutation }
+        let (chains, txns, intents, next, placed) = Default::default();
+        Queues { chains, txns, intents, next, goes_on: false, placed, mutation }
     }
 
     fn execute(&mut self, shot: &Shot, desk: &mut Desk<'_>) {
         let txn = shot.txn;
+        if shot.participants.is_some() {
+            // The program has ended, and does not need what it still waits for.
+            self.txns.get_or_default(&txn).waiting.clear();
+        } else if !self.has_turn(shot) {
+            return self.txns.get_or_default(&txn).waiting.push(shot.clone());
+        }
         if let Err(key) = self.execute_all(shot, desk) {
             self.end(txn, None, desk);
             return desk.refused(txn, vec![key]);
@@ -395,6 +433,16 @@ impl<const READ_ONLY: bool> Control for Queues<READ_ONLY> {
 
     fn decided(&mut self, txn: Version, committed: Option<Stamp>, desk: &mut Desk<'_>) {
         self.end(txn, committed, desk);
+    }
+
+    fn is_in_rows(&mut self, txn: Version, _: &mut Desk<'_>) {
+        for (key, has_written) in self.placed.remove(&txn).into_iter().flatten() {
+            let chain = self.chains.get_mut(&key).expect("its row lacked something");
+            chain.is_in_row(has_written);
+            if chain.is_over() {
+                self.chains.remove(&key);
+            }
+        }
     }
 
     fn inherit(&mut self, parts: &[Part], desk: &mut Desk<'_>) {
@@ -499,6 +547,49 @@ impl<const READ_ONLY: bool> Queues<READ_ONLY> {
 }
 
 impl<const READ_ONLY: bool> Queues<READ_ONLY> {
+    /// A transaction commits what it has done to a key, and is not in the key's row yet.
+    pub(super) fn place(&mut self, txn: Version, key: &Key, has_written: bool) {
+        if self.mutation.is(Mutation::ForgetsPlaced) {
+            return;
+        }
+        if let Some(chain) = self.chains.get_mut(key) {
+            chain.place(has_written);
+            self.placed.get_or_default(&txn).push((key.clone(), has_written));
+        }
+    }
+
+    /// Whether a shot may be executed now, as far as its reads for update are concerned. Otherwise it is when its turn comes.
+    fn has_turn(&mut self, shot: &Shot) -> bool {
+        let for_update = &shot.reads[..shot.for_update as usize];
+        for_update.iter().all(|key| {
+            let turn = self.intents.take(key, shot.txn);
+            let own = self.txns.get_or_default(&shot.txn);
+            if turn != Turn::Without && !own.intends.contains(key) {
+                own.intends.push(key.clone());
+            }
+            turn != Turn::Waits
+        })
+    }
+
+    /// A transaction that has intended to write these keys is over. Those go on whose turn comes.
+    fn leave_intents(&mut self, txn: Version, keys: &[Key], desk: &mut Desk<'_>) {
+        self.next.extend(self.intents.leave(txn, keys));
+        // One that goes on may be refused, and then others go on.
+        if core::mem::replace(&mut self.goes_on, true) {
+            return;
+        }
+        while let Some(next) = self.next.pop_front() {
+            let Some(own) = self.txns.get_mut(&next) else { continue };
+            for shot in core::mem::take(&mut own.waiting) {
+                // It may be refused over the first of them.
+                if self.txns.contains_key(&next) {
+                    self.execute(&shot, desk);
+                }
+            }
+        }
+        self.goes_on = false;
+    }
+
     /// The requests of a shot were executed.
     fn end_shot(&mut self, shot: &Shot, desk: &mut Desk<'_>) {
         let txn = shot.txn;

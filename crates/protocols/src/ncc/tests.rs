@@ -4,7 +4,7 @@ use serried_model::Key;
 
 use super::Queues;
 use crate::frameworks::shard::bench::{Bench, last, ready, shot, stamp, txn};
-use crate::frameworks::shard::{AsOf, Event, Glance, Refusal, Stamp, Validity};
+use crate::frameworks::shard::{AsOf, Event, Glance, Refusal, Shot, Stamp, Validity};
 
 type Leader = Bench<Queues<false>>;
 
@@ -323,4 +323,85 @@ fn another_leader_does_not_move_a_read_past_the_version_that_has_overwritten_it(
         }
         assert_eq!(leader.reposition(20, at), None, "after a fail-over: {fails_over}");
     }
+}
+
+fn for_update(us: u64, key: &str) -> Shot {
+    Shot { for_update: 1, ..shot(us, 1, &[key], &[]) }
+}
+
+#[test]
+fn reads_for_update_take_turns_and_find_what_the_one_before_has_written() {
+    let mut leader = leader();
+    assert_eq!(leader.execute(&for_update(10, "x")), [released(10)]);
+    assert_eq!(leader.execute(&for_update(30, "x")), []);
+    assert_eq!(leader.execute(&for_update(20, "x")), []);
+    assert_eq!(leader.execute(&last(10, &[], &["x"])), ready(10));
+    leader.prepare(10);
+    assert_eq!(leader.end(10, Some(stamp(10))), [released(20)]);
+    assert_eq!(leader.found(20, &["x"]), Some(vec![10]));
+    // One that gives up lets the next one have its turn.
+    assert_eq!(leader.discard(20), [released(30)]);
+    assert_eq!(leader.execute(&last(30, &[], &["x"])), ready(30));
+    leader.prepare(30);
+    assert_eq!(leader.end(30, Some(stamp(30))), []);
+    assert_eq!(leader.execute(&for_update(40, "x")), [released(40)]);
+    assert_eq!(leader.found(40, &["x"]), Some(vec![30]));
+}
+
+#[test]
+fn who_reads_for_update_waits_for_nobody_who_is_younger() {
+    let mut leader = leader();
+    assert_eq!(leader.execute(&for_update(20, "x")), [released(20)]);
+    assert_eq!(leader.execute(&for_update(10, "x")), [released(10)]);
+    // Only one of them can commit.
+    assert_eq!(leader.execute(&last(20, &[], &["x"])), waits(20));
+    assert_eq!(leader.execute(&last(10, &[], &["x"])), [settled(20), refused(10, "x")[0].clone()]);
+}
+
+#[test]
+fn what_waits_for_its_turn_is_not_executed_once_the_program_has_ended() {
+    let mut leader = leader();
+    leader.execute(&for_update(10, "x"));
+    assert_eq!(leader.execute(&for_update(20, "x")), []);
+    assert_eq!(leader.execute(&last(20, &[], &["y"])), ready(20));
+    assert_eq!(leader.prepare(20), Validity::at(stamp(20)));
+    assert_eq!(leader.discard(10), []);
+    assert_eq!(leader.end(20, Some(stamp(20))), []);
+    assert_eq!(leader.execute(&for_update(30, "x")), [released(30)]);
+}
+
+#[test]
+fn many_whose_turns_end_at_once_end_one_after_the_other() {
+    let mut leader = leader();
+    leader.execute(&for_update(10, "x"));
+    for us in 20..5000 {
+        assert_eq!(leader.execute(&for_update(us, "x")), []);
+    }
+    for us in 20..5000 {
+        assert_eq!(leader.discard(us), []);
+    }
+    assert_eq!(leader.discard(10), []);
+    assert_eq!(leader.execute(&for_update(6000, "x")), [released(6000)]);
+}
+
+#[test]
+fn who_comes_after_an_end_that_is_not_in_the_rows_sees_it() {
+    let mut leader = leader();
+    leader.execute(&last(10, &[], &["x"]));
+    leader.prepare(10);
+    assert_eq!(leader.release(10, Some(stamp(10))), []);
+    assert_eq!(leader.execute(&last(40, &["x"], &[])), ready(40));
+    assert_eq!(leader.found(40, &["x"]), Some(vec![10]));
+    leader.prepare(40);
+    assert_eq!(leader.release(40, Some(stamp(40))), []);
+    assert_eq!(leader.execute(&last(20, &[], &["x"])), ready(20));
+    let after = stamp(40).next_of(txn(20));
+    assert_eq!(leader.prepare(20), Validity::at(after), "after the read");
+    assert_eq!(leader.glance_as_of(AsOf::Slot(u64::MAX), "x"), Glance::Refused { anew: false });
+    leader.put_into_rows(10, Some(stamp(10)));
+    leader.put_into_rows(40, Some(stamp(40)));
+    assert_eq!(leader.end(20, Some(after)), []);
+    assert!(matches!(leader.glance_as_of(AsOf::Slot(u64::MAX), "x"), Glance::Found(_)));
+    assert_eq!(leader.execute(&last(50, &["x"], &[])), ready(50));
+    assert_eq!(leader.found(50, &["x"]), Some(vec![20]));
 }

@@ -65,8 +65,8 @@ impl Control for Timestamping {
         self.locking.discard(txn, desk);
     }
 
-    fn decided(&mut self, txn: Version, committed: Option<Stamp>, desk: &mut Desk<'_>) {
-        self.locking.decided(txn, committed, desk);
+    fn decided(&mut self, txn: Version, _: Option<Stamp>, desk: &mut Desk<'_>) {
+        self.locking.end(txn, desk);
     }
 
     fn inherit(&mut self, parts: &[Part], desk: &mut Desk<'_>) {

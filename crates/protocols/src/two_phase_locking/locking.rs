@@ -9,8 +9,8 @@ use smallvec::SmallVec;
 
 use crate::Mutated;
 use crate::frameworks::shard::{
-    Accesses, Control, Desk, Found, Item, Mutation, Part, Program, Ran, Read, Results, Rounds,
-    RunsCalls, Shot, Stamp, Validity, run,
+    Accesses, Control, Desk, Found, Item, Mutation, Part, Placed, Program, Ran, Read, Results,
+    Rounds, RunsCalls, Shot, Stamp, Validity, run,
 };
 
 /// The keys of a shard that are locked, and the transactions that have locked them or wait; they wait only if
@@ -18,6 +18,8 @@ use crate::frameworks::shard::{
 pub struct Locking<const WAITS: bool> {
     locks: LockTable<Key, Version>,
     txns: Map<Version, Txn>,
+    /// What those have done that have released their locks, and whose ends are not in the rows yet.
+    placed: Placed,
     mutation: Mutated<Mutation>,
 }
 
@@ -82,18 +84,30 @@ impl Txn {
     }
 
     /// It has the lock that it needs.
-    fn take(&mut self, txn: Version, want: Want, desk: &mut Desk<'_>) {
-        self.come_after(txn, &want.key, want.write.is_some(), desk);
+    fn take(&mut self, txn: Version, want: Want, placed: &Placed, desk: &mut Desk<'_>) {
+        self.come_after(txn, &want.key, want.write.is_some(), placed, desk);
         let access = self.accesses.of_mut(&want.key);
         match want.write {
-            None => access.read = Some(Read::newest(&want.key, desk)),
+            None => {
+                let newest = placed.newest(&want.key, desk);
+                let (stamp, value) = (newest.stamp, newest.value.clone());
+                let found = Some(Found { version: stamp.version(), value });
+                access.read = Some(Read { stamp, found });
+            }
             write => access.write = write,
         }
     }
 
     /// It reads or writes a key, and so comes after what was done to it.
-    fn come_after(&mut self, txn: Version, key: &Key, writes: bool, desk: &mut Desk<'_>) {
-        let newest = desk.row(key).newest();
+    fn come_after(
+        &mut self,
+        txn: Version,
+        key: &Key,
+        writes: bool,
+        placed: &Placed,
+        desk: &mut Desk<'_>,
+    ) {
+        let newest = placed.newest(key, desk);
         self.from = self.from.max(newest.stamp.next_of(txn));
         if writes {
             self.from = self.from.max(newest.read_at.next_of(txn));
@@ -101,14 +115,20 @@ impl Txn {
     }
 
     /// What a program reads: what its transaction has written, or the newest version.
-    fn value(&mut self, txn: Version, key: &Key, desk: &mut Desk<'_>) -> Option<Value> {
+    fn value(
+        &mut self,
+        txn: Version,
+        key: &Key,
+        placed: &Placed,
+        desk: &mut Desk<'_>,
+    ) -> Option<Value> {
         if self
             .accesses
             .of(key)
             .is_none_or(|access| access.read.is_none() && access.write.is_none())
         {
             let (key, write, may_write) = (key.clone(), None, false);
-            self.take(txn, Want { shot: 0, key, write, may_write }, desk);
+            self.take(txn, Want { shot: 0, key, write, may_write }, placed, desk);
         }
         let access = self.accesses.of(key)?;
         match (&access.write, &access.read) {
@@ -122,6 +142,13 @@ impl Txn {
 impl<const WAITS: bool> Locking<WAITS> {
     fn txn(&mut self, txn: Version) -> &mut Txn {
         self.txns.get_mut(&txn).unwrap_or_else(|| panic!("transaction {txn} has locked nothing"))
+    }
+
+    /// A transaction has the lock that it needs.
+    fn take(&mut self, txn: Version, want: Want, desk: &mut Desk<'_>) {
+        let own = self.txns.get_mut(&txn);
+        let own = own.unwrap_or_else(|| panic!("transaction {txn} has locked nothing"));
+        own.take(txn, want, &self.placed, desk);
     }
 
     /// What a shot needs. Writes come first, as a read needs nothing more than they do.
@@ -161,7 +188,7 @@ impl<const WAITS: bool> Locking<WAITS> {
             if !self.needs_no_lock(&want) && !self.locks.try_lock(&want.key, txn, want.mode()) {
                 return Err(want.key);
             }
-            self.txn(txn).take(txn, want, desk);
+            self.take(txn, want, desk);
         }
         Ok(())
     }
@@ -182,7 +209,7 @@ impl<const WAITS: bool> Locking<WAITS> {
         let mut waits: SmallVec<[Key; 4]> = SmallVec::new();
         for want in wants {
             if self.needs_no_lock(&want) || self.locks.lock(&want.key, txn, want.mode()) {
-                self.txn(txn).take(txn, want, desk);
+                self.take(txn, want, desk);
             } else {
                 waits.push(want.key.clone());
                 self.txn(txn).wants.push(want);
@@ -206,7 +233,7 @@ impl<const WAITS: bool> Locking<WAITS> {
     fn run_program(&mut self, txn: Version, number: u16, desk: &mut Desk<'_>) -> bool {
         loop {
             let unlocked = self.mutation.is(Mutation::ReadsUnlocked);
-            let Locking { locks, txns, .. } = self;
+            let Locking { locks, txns, placed, .. } = self;
             // One that waited may have been wounded for a transaction that got a lock before it.
             let Some(own) = txns.get_mut(&txn) else { return false };
             if own.wants.iter().any(|want| want.shot == number) {
@@ -226,13 +253,13 @@ impl<const WAITS: bool> Locking<WAITS> {
                         return None;
                     }
                     let want = Want { shot: number, key: key.clone(), write: None, may_write };
-                    own.take(txn, want, desk);
+                    own.take(txn, want, placed, desk);
                 }
-                Some(own.value(txn, key, desk))
+                Some(own.value(txn, key, placed, desk))
             });
             if let Some((ran, writes)) = done {
                 for (key, value) in writes {
-                    own.come_after(txn, &key, true, desk);
+                    own.come_after(txn, &key, true, placed, desk);
                     own.accesses.of_mut(&key).write = Some(value);
                 }
                 own.results.set(number, ran);
@@ -264,7 +291,7 @@ impl<const WAITS: bool> Locking<WAITS> {
                 desk.refused(txn, vec![want.key]);
                 return false;
             }
-            self.txn(txn).take(txn, want, desk);
+            self.take(txn, want, desk);
         }
         true
     }
@@ -275,7 +302,7 @@ impl<const WAITS: bool> Locking<WAITS> {
         let Some(own) = self.txns.get_mut(&txn) else { return };
         for want in core::mem::take(&mut own.wants) {
             if want.key == *key {
-                own.take(txn, want, desk);
+                own.take(txn, want, &self.placed, desk);
             } else {
                 own.wants.push(want);
             }
@@ -339,8 +366,8 @@ impl<const WAITS: bool> Locking<WAITS> {
         (own.has_part && own.from.us <= us && writes()).then_some(txn)
     }
 
-    /// A transaction is over.
-    fn end(&mut self, txn: Version, desk: &mut Desk<'_>) {
+    /// A transaction is over, and the rows contain its end if it was prepared.
+    pub(crate) fn end(&mut self, txn: Version, desk: &mut Desk<'_>) {
         let Some(own) = self.txns.remove(&txn) else { return };
         let locked = own.accesses.iter().map(|access| &access.key);
         for key in locked.chain(own.wants.iter().map(|want| &want.key)) {
@@ -361,9 +388,11 @@ impl<const WAITS: bool> Control for Locking<WAITS> {
     };
     const GUARANTEE: Guarantee = Guarantee::StrictSerializable;
     const ROUNDS: Rounds = if WAITS { Rounds::ExecuteFirst } else { Rounds::Combined };
+    const RELEASES_EARLY: bool = true;
 
     fn new(mutation: Mutated<Mutation>) -> Self {
-        Locking { locks: LockTable::default(), txns: Map::default(), mutation }
+        let (locks, txns, placed) = Default::default();
+        Locking { locks, txns, placed, mutation }
     }
 
     fn execute(&mut self, shot: &Shot, desk: &mut Desk<'_>) {
@@ -436,8 +465,17 @@ impl<const WAITS: bool> Control for Locking<WAITS> {
         self.end(txn, desk);
     }
 
-    fn decided(&mut self, txn: Version, _: Option<Stamp>, desk: &mut Desk<'_>) {
+    fn decided(&mut self, txn: Version, committed: Option<Stamp>, desk: &mut Desk<'_>) {
+        if let (Some(at), Some(own)) = (committed, self.txns.get(&txn))
+            && !self.mutation.is(Mutation::ForgetsPlaced)
+        {
+            self.placed.place(txn, at, &own.accesses, desk);
+        }
         self.end(txn, desk);
+    }
+
+    fn is_in_rows(&mut self, txn: Version, _: &mut Desk<'_>) {
+        self.placed.is_in_rows(txn);
     }
 
     fn inherit(&mut self, parts: &[Part], desk: &mut Desk<'_>) {

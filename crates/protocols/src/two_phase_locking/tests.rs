@@ -8,8 +8,9 @@ use serried_model::{Key, NodeId, Value, Version, Write};
 
 use super::Locking;
 use crate::Mutated;
+use crate::frameworks::shard::bench::{Bench, last, ready, stamp, txn as txn_at};
 use crate::frameworks::shard::{
-    Control, Decision, Executed, Message, Refusal, Replica, Reply, Request, Shot, Stamp,
+    Control, Decision, Executed, Message, Refusal, Replica, Reply, Request, Shot, Stamp, Validity,
 };
 use crate::testing::Net;
 
@@ -75,7 +76,14 @@ impl<C: Control> Only<C> {
         self.request(Request::Shot(Shot { for_update, ..shot(us, number, reads, &[]) }))
     }
 
+    /// The last shot of a transaction that has a part in another shard, too.
     fn last(&mut self, us: u64, reads: &[&str], writes: &[&str]) -> Vec<Told> {
+        let participants = Some(Arc::from([0, 1]));
+        self.request(Request::Shot(Shot { participants, ..shot(us, 9, reads, writes) }))
+    }
+
+    /// The last shot of a transaction that has no other part.
+    fn last_alone(&mut self, us: u64, reads: &[&str], writes: &[&str]) -> Vec<Told> {
         let participants = Some(Arc::from([0]));
         self.request(Request::Shot(Shot { participants, ..shot(us, 9, reads, writes) }))
     }
@@ -98,7 +106,7 @@ impl<C: Control> Only<C> {
 }
 
 fn fresh<C: Control>() -> Replica<C> {
-    let group = Group::new(1, Duration::from_millis(1));
+    let group = Group::new(1, Duration::from_millis(1)).with_partitions(2);
     Replica::new(NodeId(0), group, &Settings::default(), Mutated::NONE)
 }
 
@@ -320,6 +328,46 @@ fn a_new_leader_answers_what_was_read_under_locks_that_it_has_taken_over() {
     only.restart();
     assert_eq!(only.last(5, &["x"], &["x"]), [Told::Ready(5, 5, some(&["1"]))]);
     assert_eq!(only.shot(1_000_000, 1, &["x"], &[]), [refused(1_000_000, "x")]);
+}
+
+#[test]
+fn a_transaction_of_one_shard_gives_its_locks_on_with_its_last_shot() {
+    let mut only = WoundWait::new();
+    assert_eq!(only.read_for_update(1, 1, &["x"]), [found(1, &[""])]);
+    assert_eq!(only.read_for_update(2, 1, &["x"]), []);
+    assert_eq!(only.read_for_update(3, 1, &["x"]), []);
+    let told = only.last_alone(1, &[], &["x"]);
+    assert!(told.contains(&found(2, &["1"])), "{told:?}");
+    assert!(told.contains(&Told::Ready(1, 1, Vec::new())), "{told:?}");
+    // Its client says the same afterwards.
+    assert_eq!(only.commit(1, 1), []);
+    let told = only.last_alone(2, &["x"], &["x"]);
+    assert!(told.contains(&found(3, &["2"])), "{told:?}");
+    assert!(told.contains(&Told::Ready(2, 2, some(&["1"]))), "{told:?}");
+    only.restart();
+    let late = 1_000_000;
+    assert_eq!(only.shot(late, 1, &["x"], &[]), [found(late, &["2"])]);
+}
+
+#[test]
+fn who_comes_after_an_end_that_is_not_in_the_rows_sees_it() {
+    let mut leader = Bench::<Locking<true>>::new();
+    leader.commit(5, &[], &["x"]);
+    assert_eq!(leader.execute(&last(10, &[], &["x"])), ready(10));
+    leader.prepare(10);
+    assert_eq!(leader.release(10, Some(stamp(10))), []);
+    assert_eq!(leader.execute(&last(40, &["x"], &[])), ready(40));
+    assert_eq!(leader.found(40, &["x"]), Some(vec![10]));
+    leader.prepare(40);
+    assert_eq!(leader.release(40, Some(stamp(40))), []);
+    assert_eq!(leader.execute(&last(20, &[], &["x"])), ready(20));
+    let Validity { from, .. } = leader.prepare(20);
+    assert_eq!(from, stamp(40).next_of(txn_at(20)), "after the read");
+    leader.put_into_rows(10, Some(stamp(10)));
+    leader.put_into_rows(40, Some(stamp(40)));
+    assert_eq!(leader.end(20, Some(from)), []);
+    assert_eq!(leader.execute(&last(50, &["x"], &[])), ready(50));
+    assert_eq!(leader.found(50, &["x"]), Some(vec![20]));
 }
 
 #[test]

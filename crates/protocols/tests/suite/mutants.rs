@@ -61,6 +61,7 @@ broken!(WithoutCheck1, unchecked(Checks { missed_by_reads: false, ..Checks::ALL 
 broken!(WithoutCheck2, unchecked(Checks { missed_by_others: false, ..Checks::ALL }));
 broken!(WithoutCheck3, unchecked(Checks { dirty_reads: false, ..Checks::ALL }));
 broken!(VotesBeforeDurable, mutated(Mutation::VotesBeforeDurable));
+broken!(ConfirmsBeforeDurable, mutated(Mutation::ConfirmsBeforeDurable));
 broken!(RecoveryIgnoresFinalize, mutated(Mutation::RecoveryIgnoresFinalize));
 broken!(TruncationIgnoresVotes, mutated(Mutation::TruncationIgnoresVotes));
 broken!(LatePrepare, mutated(Mutation::LatePrepare));
@@ -158,11 +159,7 @@ broken_shards!(
     Queues<false>,
     Mutated::by(shard::Mutation::AnswersBeforeDurable)
 );
-broken_shards!(
-    ReleasesBeforeDurable,
-    Queues<false>,
-    Mutated::by(shard::Mutation::ReleasesBeforeDurable)
-);
+broken_shards!(EndsForgotten, Queues<false>, Mutated::by(shard::Mutation::ForgetsPlaced));
 broken_shards!(SnapshotsUnchecked, Queues<true>, Mutated::by(shard::Mutation::SnapshotsUnchecked));
 broken_shards!(
     NoResponseTimingControl,
@@ -205,11 +202,7 @@ broken_shards!(
 );
 broken_shards!(TimestampingUnlocked, Timestamping, Mutated::by(shard::Mutation::ReadsUnlocked));
 broken_shards!(WoundsPrepared, Locking<true>, Mutated::by(shard::Mutation::WoundsPrepared));
-broken_shards!(
-    LocksReleasedEarly,
-    Locking<true>,
-    Mutated::by(shard::Mutation::ReleasesBeforeDurable)
-);
+broken_shards!(LockedEndsForgotten, Locking<true>, Mutated::by(shard::Mutation::ForgetsPlaced));
 
 /// The first seed under which fault is found with `P`, and none with a sound `S`: by the checker, or by the
 /// protocol itself, which stops where two replicas learn different decisions.
@@ -247,8 +240,8 @@ fn an_ncc_of_which_something_is_missing_is_caught() {
             ncc_caught::<AnswersBeforeDurable>("bank", Faults::All),
         ),
         (
-            "others go on before an end is durable",
-            ncc_caught::<ReleasesBeforeDurable>("bank", Faults::Network),
+            "others do not see an end that is not in the rows yet",
+            ncc_caught::<EndsForgotten>("bank", Faults::Network),
         ),
         (
             "snapshots are not checked",
@@ -309,8 +302,8 @@ fn two_phase_locking_of_which_something_is_missing_is_caught() {
         ),
         ("who is ready to commit is wounded", locking_caught::<WoundsPrepared>("list-append")),
         (
-            "locks are released before an end is durable",
-            locking_caught::<LocksReleasedEarly>("bank"),
+            "who gets a lock does not see an end that is not in the rows yet",
+            locking_caught::<LockedEndsForgotten>("bank"),
         ),
     ];
     all_caught(&found);
@@ -361,6 +354,10 @@ fn a_morty_that_breaks_its_promises_is_caught() {
         (
             "votes are sent before they are durable",
             morty_caught::<VotesBeforeDurable>(Faults::Disks),
+        ),
+        (
+            "votes are confirmed before they are durable",
+            morty_caught::<ConfirmsBeforeDurable>(Faults::Disks),
         ),
         ("recovery ignores Finalize", morty_caught::<RecoveryIgnoresFinalize>(Faults::All)),
         ("truncation ignores votes", morty_caught::<TruncationIgnoresVotes>(Faults::All)),

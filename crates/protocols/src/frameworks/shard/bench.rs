@@ -130,11 +130,31 @@ impl<C: Control> Bench<C> {
 
     /// Ends a prepared transaction, and treats its end as chosen.
     pub(crate) fn end(&mut self, us: u64, committed: Option<Stamp>) -> Vec<Event> {
+        if !C::RELEASES_EARLY {
+            self.choose_end(us, committed);
+            return self.release(us, committed);
+        }
+        let events = self.release(us, committed);
+        self.put_into_rows(us, committed);
+        events
+    }
+
+    /// The end of a prepared transaction has its place in the log, or is in the rows.
+    pub(crate) fn release(&mut self, us: u64, committed: Option<Stamp>) -> Vec<Event> {
+        self.with(|control, desk| control.decided(txn(us), committed, desk)).1
+    }
+
+    /// The end of a transaction that was released is chosen.
+    pub(crate) fn put_into_rows(&mut self, us: u64, committed: Option<Stamp>) {
+        self.choose_end(us, committed);
+        assert_eq!(self.with(|control, desk| control.is_in_rows(txn(us), desk)).1, []);
+    }
+
+    fn choose_end(&mut self, us: u64, committed: Option<Stamp>) {
         let keys = self.table.part(txn(us), &self.store).items.into_iter().map(|item| item.key);
         let decision = committed.map_or(Decision::Abort, Decision::Commit);
         let keys = keys.collect();
         self.choose(&Entry::Decide { txn: txn(us), decision, keys });
-        self.with(|control, desk| control.decided(txn(us), committed, desk)).1
     }
 
     /// Moves a transaction's part to `to`. Returns `None` if that is impossible.

@@ -93,6 +93,9 @@ pub trait Control: Debug + Send + Sized + 'static {
     /// it takes effect is certainly over (*commit wait*). Read-only transactions without parts then read as of the latest time
     /// that it can be when they begin. If this is false, the client decides, and waits for no clock.
     const GROUPS_DECIDE: bool = false;
+    /// Whether others go on as soon as the end of a transaction has its place in the log, before it is chosen and in the rows.
+    /// What comes of it is later in the log, and lost if that is. A transaction of a single shard ends when its part is final.
+    const RELEASES_EARLY: bool = false;
     /// Whether nobody reads what a transaction writes before its end is in the log. Then each replica that is watched reports
     /// what commits ([`serried_actor::Observation`]).
     const READS_COMMITTED: bool = true;
@@ -126,8 +129,12 @@ pub trait Control: Debug + Send + Sized + 'static {
     /// Discards a transaction that ended before it was prepared.
     fn discard(&mut self, txn: Version, desk: &mut Desk<'_>);
 
-    /// Ends a transaction that was prepared. The rows already contain its end.
+    /// Ends a transaction that was prepared. The rows already contain its end, unless the control
+    /// [releases early](Control::RELEASES_EARLY).
     fn decided(&mut self, txn: Version, committed: Option<Stamp>, desk: &mut Desk<'_>);
+
+    /// The rows contain the end of a transaction that was released early.
+    fn is_in_rows(&mut self, _txn: Version, _desk: &mut Desk<'_>) {}
 
     /// Takes over the transactions that former leaders have prepared and that have not ended. The
     /// leader passes all of them in one call, before any shot.

@@ -125,6 +125,7 @@ mod forger;
 mod horizon;
 mod message;
 mod outcomes;
+mod placed;
 mod program;
 mod replica;
 mod row;
@@ -141,6 +142,7 @@ pub use message::{
     AdmissionWindow, AsOf, Decision, Entry, Executed, Found, Item, Kept, Led, Message, Part,
     Record, Refusal, Reply, Request, Run, Shot, Written,
 };
+pub use placed::Placed;
 pub use program::{Answer, Program, Results, Rows, Use, Writes, run};
 pub use replica::Replica;
 pub use row::{Installed, Row};
@@ -161,8 +163,8 @@ use serried_procedures::Procedures;
 pub enum Mutation {
     /// A part is reported as ready before it is chosen.
     AnswersBeforeDurable,
-    /// Other transactions proceed before a transaction's end is chosen and in the rows.
-    ReleasesBeforeDurable,
+    /// Others do not see what a transaction has done whose end is not in the rows yet.
+    ForgetsPlaced,
     /// A read-only transaction without parts is answered even if its keys were written since its
     /// client's last reply, and prevents no write.
     SnapshotsUnchecked,

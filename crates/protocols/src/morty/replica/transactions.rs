@@ -89,6 +89,8 @@ pub(super) struct Execution {
     reads: Places,
     /// `None` while it waits for the transactions that it read from, if votes are not provisional.
     pub(super) vote: Option<Vote>,
+    /// Where the log ends with this vote, or 0 if it was replayed.
+    logged_at: u64,
     /// Why it was not to commit.
     pub(super) conflict: Option<Conflict>,
     /// What a provisional vote waits for: the reads that are not known to be committed as they were read.
@@ -98,7 +100,7 @@ pub(super) struct Execution {
 impl Execution {
     fn new(eid: u32, contents: Arc<Contents>) -> Execution {
         let (reads, unconfirmed) = Default::default();
-        Execution { eid, contents, reads, vote: None, conflict: None, unconfirmed }
+        Execution { eid, contents, reads, vote: None, logged_at: 0, conflict: None, unconfirmed }
     }
 
     /// Whether its reads are prepared.
@@ -272,7 +274,12 @@ impl Transactions {
         old != execution.unconfirmed
     }
 
-    /// Replaces a provisional vote by a final one.
+    /// Notes where the log ends with the vote.
+    pub(super) fn logged(&mut self, version: Version, logged_at: u64) {
+        self.voted_execution(version).logged_at = logged_at;
+    }
+
+    /// Replaces a provisional vote by a final one. Returns where the log ends with the provisional one.
     pub(super) fn settle_vote(
         &mut self,
         version: Version,
@@ -280,7 +287,7 @@ impl Transactions {
         vote: Vote,
         conflict: Option<Conflict>,
         keys: &mut Keys,
-    ) {
+    ) -> u64 {
         if vote == Vote::AbandonFinal
             && let Some(undecided) = self.get_mut(version)
         {
@@ -293,6 +300,7 @@ impl Transactions {
         );
         (execution.vote, execution.conflict) = (Some(vote), conflict);
         execution.unconfirmed.clear();
+        execution.logged_at
     }
 
     fn voted_execution(&mut self, version: Version) -> &mut Execution {

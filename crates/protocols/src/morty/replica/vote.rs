@@ -163,6 +163,7 @@ impl Replica {
         let some_are_confirmed = unconfirmed.len() < contents.reads.len();
         if last != Some(vote) {
             self.log.append(Record::Voted { version, eid, next_tag, vote, contents }, cx);
+            self.transactions.logged(version, cx.log_position());
         }
         if vote == Vote::Provisional {
             self.wait_with(version, eid, unconfirmed, some_are_confirmed, cx);
@@ -234,12 +235,15 @@ impl Replica {
             _ => {}
         }
         let keys = &mut self.state.keys;
-        self.transactions.settle_vote(version, eid, vote, conflict.clone(), keys);
+        let logged_at = self.transactions.settle_vote(version, eid, vote, conflict.clone(), keys);
         self.log.append(Record::Confirmed { version, eid, vote }, cx);
-        self.send_vote(
-            version,
-            Message::Reply(Reply::PrepareReply { version, eid, vote, conflict }),
-            cx,
-        );
+        let reply = Message::Reply(Reply::PrepareReply { version, eid, vote, conflict });
+        let is_careless = self.setup.options.mutation.is(Mutation::ConfirmsBeforeDurable);
+        if vote == Vote::Commit && (logged_at <= cx.durable_position() || is_careless) {
+            // The provisional vote is durable, and whoever finds it commits the transaction too.
+            cx.send_before_durable(version.coordinator, reply);
+        } else {
+            self.send_vote(version, reply, cx);
+        }
     }
 }

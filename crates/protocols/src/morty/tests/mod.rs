@@ -5,6 +5,7 @@ mod ahead_of_log;
 mod back_together;
 mod by_hand;
 mod commit;
+mod confirming;
 mod copying;
 mod deleting;
 mod execution;

@@ -29,7 +29,7 @@ use serried_model::{Key, NodeId, Transactions, TxnId, Version};
 use serried_parts::patience_with_leader;
 use smallvec::SmallVec;
 
-use super::control::{Control, Snapshots};
+use super::control::{Control, Rounds, Snapshots};
 use super::message::{Decision, Message, Reply, Request};
 use super::sound;
 use super::stamp::Stamp;
@@ -45,6 +45,9 @@ use versions::Versions;
 /// How often a transaction repeats its requests after its program has abandoned it. Then the shards
 /// resolve it by themselves.
 const ABANDONED_AFTER: u32 = 10;
+
+/// How many keys that a transaction reads for update are remembered. If it writes others too, that takes a round more.
+const LOCKED_AT_MOST: usize = 64;
 
 /// The coordinator of one client's transactions.
 #[derive(Debug)]
@@ -491,6 +494,9 @@ impl<C: Control> Coordinator<C> {
         let Some(open) = self.txns.get_mut(&txn) else { return };
         if !matches!(open.phase, Phase::Running) {
             return;
+        }
+        if for_update && C::ROUNDS == Rounds::ExecuteFirst && open.locked.len() < LOCKED_AT_MOST {
+            open.locked.push(key.clone());
         }
         open.wanted.push((key, for_update));
         if self.batch.last() != Some(&txn) {

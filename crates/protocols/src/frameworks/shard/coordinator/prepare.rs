@@ -86,6 +86,7 @@ impl<C: Control> Coordinator<C> {
         if !matches!(open.phase, Phase::Running) {
             return;
         }
+        let has_locked = open.has_locked(&writes);
         // The program no longer needs unanswered reads.
         open.wanted.clear();
         open.asked.clear();
@@ -98,7 +99,7 @@ impl<C: Control> Coordinator<C> {
             self.finish(txn, Outcome::Committed, cx);
             return;
         }
-        if C::ROUNDS == Rounds::ExecuteFirst && !writes.is_empty() {
+        if C::ROUNDS == Rounds::ExecuteFirst && !writes.is_empty() && !has_locked {
             open.phase = Phase::Executing(Vec::new());
             let loads = self.loads(Vec::new(), writes);
             return self.send_shots(txn, loads, None, cx);

@@ -34,6 +34,8 @@ pub(super) struct Txn {
     pub(super) one_shot: bool,
     /// Keys that the program has requested and that were not yet sent to shards, and whether it will write them.
     pub(super) wanted: Vec<(Key, bool)>,
+    /// The keys that it has read for update, if their locks may be worth a round.
+    pub(super) locked: Vec<Key>,
     /// The shots that were sent and not answered, by shard and number.
     pub(super) asked: BTreeMap<(u16, u16), Asked>,
     /// The shards to which it has sent anything.
@@ -71,6 +73,7 @@ impl Txn {
             snapshot,
             one_shot: false,
             wanted: Vec::new(),
+            locked: Vec::new(),
             asked: BTreeMap::new(),
             shards: BTreeMap::new(),
             repeated: 0,
@@ -88,6 +91,11 @@ impl Txn {
     /// Whether its outcome no longer depends on its program.
     pub(super) fn is_preparing(&self) -> bool {
         matches!(self.phase, Phase::Preparing | Phase::Moving(..))
+    }
+
+    /// Whether it has the locks that it needs for these writes: it has read their keys for update, and was answered.
+    pub(super) fn has_locked(&self, writes: &[Write]) -> bool {
+        self.asked.is_empty() && writes.iter().all(|write| self.locked.contains(&write.key))
     }
 
     /// The number of the next shot at a shard.

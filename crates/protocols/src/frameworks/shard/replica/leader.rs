@@ -16,6 +16,7 @@ use super::super::Mutation;
 use super::super::control::{Control, Event};
 use super::super::message::{Decision, Entry, Executed, Kept, Led, Message, Part, Refusal, Reply};
 use super::super::stamp::Stamp;
+use super::super::verdict::{Verdict, verdict};
 use super::acknowledgements::Acknowledgements;
 use super::admission::{Admission, Windows};
 use super::commit_waits::CommitWaits;
@@ -141,6 +142,7 @@ impl<C: Control> Leader<C> {
             Event::Settled(txn) => {
                 self.open.entry(txn).and_modify(|open| open.settled = true);
                 self.answer(txn, common, cx);
+                self.end_alone(txn, common, cx);
             }
             Event::Refused(txn, refusal) => self.refuse(txn, refusal, common, cx),
         }
@@ -238,10 +240,13 @@ impl<C: Control> Leader<C> {
         // A group that decides answers last shots when the transaction ends.
         let answerable = |open: &Open| open.answerable(!C::GROUPS_DECIDE);
         while let Some(shot) = self.open.get(&txn).and_then(answerable) {
-            let at = common.store_and_clock(cx);
-            let found = self
-                .controlled
-                .act(&mut common.table, at, |control, desk| control.found(txn, &shot.reads, desk));
+            let alone = self.open.get(&txn).and_then(|open| open.alone.clone());
+            let found = alone.filter(|_| shot.is_last).or_else(|| {
+                let at = common.store_and_clock(cx);
+                self.controlled.act(&mut common.table, at, |control, desk| {
+                    control.found(txn, &shot.reads, desk)
+                })
+            });
             // Before it is durable here, this replica could forget what it reports to a client.
             let known = if shot.is_last { common.known } else { 0 };
             let open = self.open.get_mut(&txn).expect("the transaction is open");
@@ -293,15 +298,37 @@ impl<C: Control> Leader<C> {
         cx: &mut Cx<'_, C>,
     ) {
         let Some(open) = self.open.get_mut(&txn) else { return };
-        if open.standing == Standing::Ending {
+        if open.standing == Standing::Ending || open.alone.is_some() {
             return;
         }
         open.standing = Standing::Ending;
         let keys = open.keys.clone();
         self.unproposed.push_back(Entry::Decide { txn, decision, keys });
-        if common.mutation.is(Mutation::ReleasesBeforeDurable) {
+        if C::RELEASES_EARLY {
             self.release(txn, decision, common, cx);
         }
+    }
+
+    /// A transaction's part is final. If there is no other part, everybody who knows the part decides alike. Then its end
+    /// follows the part in the log, and others go on. Its client is answered when the part is chosen.
+    fn end_alone(&mut self, txn: Version, common: &mut Common, cx: &mut Cx<'_, C>) {
+        let Some(open) = self.open.get(&txn) else { return };
+        let is_alone = open.participants.as_deref() == Some(&[common.shard()]);
+        let is_new = matches!(open.standing, Standing::Preparing(_)) && open.alone.is_none();
+        if !C::RELEASES_EARLY || !is_alone || !is_new || open.call.is_some() {
+            return;
+        }
+        let Verdict::Commit(at) = verdict(txn, core::iter::once(open.validity)) else { return };
+        let reads = open.last_reads().to_vec();
+        let place = common.store_and_clock(cx);
+        let found = self
+            .controlled
+            .act(&mut common.table, place, |control, desk| control.found(txn, &reads, desk));
+        let (Some(found), Some(open)) = (found, self.open.get_mut(&txn)) else { return };
+        open.alone = Some(found);
+        let (keys, decision) = (open.keys.clone(), Decision::Commit(at));
+        self.unproposed.push_back(Entry::Decide { txn, decision, keys });
+        self.release(txn, decision, common, cx);
     }
 
     /// Lets transactions continue that waited for this one.
@@ -346,7 +373,11 @@ impl<C: Control> Leader<C> {
         common: &mut Common,
         cx: &mut Cx<'_, C>,
     ) {
-        if !common.mutation.is(Mutation::ReleasesBeforeDurable) {
+        if C::RELEASES_EARLY {
+            let at = common.store_and_clock(cx);
+            let table = &mut common.table;
+            self.controlled.act(table, at, |control, desk| control.is_in_rows(txn, desk));
+        } else {
             self.release(txn, decision, common, cx);
         }
         let resolution = self.resolutions.remove(&txn);

@@ -7,7 +7,7 @@ use serried_model::{Key, NodeId};
 use smallvec::SmallVec;
 
 use super::super::calls::{CallOf, Named};
-use super::super::message::{Kept, Reply, Shot};
+use super::super::message::{Found, Kept, Reply, Shot};
 use super::super::stamp::{Stamp, Validity};
 
 /// How far a transaction has got at its shard.
@@ -39,6 +39,8 @@ pub(super) struct Open {
     pub(super) validity: Validity,
     /// The keys of its part.
     pub(super) keys: Arc<[Key]>,
+    /// Its end has followed its part into the log, since there is no other part. What its last shot has read.
+    pub(super) alone: Option<Vec<Found>>,
     /// What it calls, once a shot with a program has arrived.
     pub(super) call: Option<Arc<CallOf>>,
     /// What is kept of the call, once it has a part.
@@ -95,6 +97,7 @@ impl Open {
             settled: false,
             validity: Validity::ALWAYS,
             keys: Arc::new([]),
+            alone: None,
             call: None,
             kept: None,
             is_inherited: false,
@@ -188,6 +191,11 @@ impl Open {
         let shot = self.shots.iter().find(can)?;
         let OpenShot { client, number, clock_us, is_last, .. } = *shot;
         Some(Answerable { client, number, reads: shot.reads.clone(), clock_us, is_last })
+    }
+
+    /// What its last shot reads.
+    pub(super) fn last_reads(&self) -> &[Key] {
+        self.shots.iter().find(|shot| shot.is_last).map_or(&[], |shot| &shot.reads)
     }
 
     /// Marks a shot as answered. If `answer` is `None`, forgets the shot as if it had not arrived.

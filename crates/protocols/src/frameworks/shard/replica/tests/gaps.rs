@@ -66,13 +66,17 @@ fn kept() -> Mutated<Mutation> {
 fn both_are_answered(mutation: Mutated<Mutation>) -> bool {
     let mut trio = Trio::<Queues<false>>::mutated(mutation);
     let us = trio.after_us();
-    trio.ask(0, last(us, 0, &[], &["x"]));
+    trio.ask(0, last(us, 1, &[], &["x"]));
     let reader = last(us + 1, 0, &["x"], &["y"]);
     assert_eq!(trio.ask(0, reader.clone()), [], "it waits for the first");
     assert_eq!(trio.ask(0, last(us + 2, 0, &[], &["x"])), []);
-    trio.lose_what_follows(abort(us));
-    let later = last(us + 3, 0, &["y"], &["y"]);
+    // With the end of the first, the refusal of the second is proposed.
+    trio.propose(abort(us));
+    assert!(!trio.network.is_empty());
+    trio.network.clear();
+    let later = last(us + 3, 1, &["y"], &["y"]);
     let second = trio.fail_after([abort(us + 2), later.clone()]);
+    trio.ask(second, abort(us));
     trio.ask(second, abort(us + 2));
     [reader, later].into_iter().all(|shot| {
         let mut replies = trio.ask(second, shot);

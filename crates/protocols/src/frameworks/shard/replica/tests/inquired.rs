@@ -10,12 +10,12 @@ use crate::testing::client_id;
 
 type Net = testing::Net<Replica<Queues<false>>, Coordinator<Queues<false>>>;
 
-/// Three replicas of the only shard, and three clients. The first replica leads.
+/// Three replicas of each of two shards, and three clients. The first replicas lead.
 fn net() -> Net {
-    let group = Group::new(3, Duration::from_millis(1));
+    let group = Group::new(3, Duration::from_millis(1)).with_partitions(2);
     let settings = Settings::default();
     let replica = |id| Replica::new(id, group.clone(), &settings, Mutated::NONE);
-    let mut net: Net = testing::Net::new(1, 3, replica)
+    let mut net: Net = testing::Net::new(2, 3, replica)
         .with_clients(3, |_| Coordinator::new(group.clone(), &settings));
     net.now = 1;
     net.set_clock_us(NOW_US + 1);
@@ -24,10 +24,17 @@ fn net() -> Net {
     net
 }
 
+/// Writes a key in each of two shards.
 fn write(net: &mut Net, client: u64, txn: u64) {
-    let write = Write { key: Key::from("x"), value: Some(Value::from("new")) };
+    let group = Group::new(3, Duration::from_millis(1)).with_partitions(2);
+    let key = |shard| {
+        let mut keys = (0..).map(|number| Key::from(format!("x{number}")));
+        keys.find(|key| group.partition_of(key) == shard).expect("some key is there")
+    };
+    let write = |shard| Write { key: key(shard), value: Some(Value::from("new")) };
     net.operate(client, txn, Operation::Begin { only_reads: false });
-    net.operate(client, txn, Operation::Commit { reads: Vec::new(), writes: vec![write] });
+    let writes = vec![write(0), write(1)];
+    net.operate(client, txn, Operation::Commit { reads: Vec::new(), writes });
 }
 
 /// What client `number` has told its session about an operation.
@@ -46,10 +53,18 @@ fn a_moved_transaction_that_is_ending_is_not_reported_as_aborted() {
     assert!(told(&net, 0, 1).contains(&Output::Outcome(Outcome::Committed)));
     net.ahead_us.insert(client_id(1), -80_000);
     write(&mut net, 1, 2);
-    // The part is chosen, and the client has committed; its `End` arrives, but the followers do not get its entry yet.
-    net.settle_where(|(_, to, _)| *to != NodeId(1) && *to != NodeId(2));
-    net.fire(0, Timer::Log(replicated_log::Timer::Flush));
-    net.settle();
+    // The parts are chosen, and the client has committed; its `End` arrives, but the followers do not get its entry yet.
+    let is_end = |message: &Message| matches!(message, Message::Request(Request::End { .. }));
+    for _ in 0..10 {
+        net.settle_where(|(.., message)| !is_end(message));
+        let flush = Timer::Log(replicated_log::Timer::Flush);
+        for leader in net.ids() {
+            if net.nodes[leader].timers.contains_key(&flush) {
+                net.fire(leader, flush);
+            }
+        }
+    }
+    net.settle_where(|(_, to, message)| *to == NodeId(0) && is_end(message));
     let outputs = told(&net, 1, 2);
     assert!(outputs.contains(&Output::Outcome(Outcome::Committed)), "{outputs:?}");
     let versions: Vec<Version> = outputs
