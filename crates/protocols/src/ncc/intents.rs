@@ -85,6 +85,7 @@ mod tests {
     fn turns_come_in_the_order_of_timestamps_and_nobody_waits_for_a_later_one() {
         let mut intents = Intents::default();
         let (key, other) = (Key::from("k"), Key::from("other"));
+        let only = core::slice::from_ref(&key);
         let [a, b, c, d] = [10, 20, 30, 40].map(Version::at);
         assert_eq!(intents.take(&key, b), Turn::Own);
         assert_eq!(intents.take(&key, b), Turn::Own, "again");
@@ -92,10 +93,10 @@ mod tests {
         assert_eq!(intents.take(&key, d), Turn::Waits);
         assert_eq!(intents.take(&key, c), Turn::Waits);
         assert_eq!(intents.take(&other, d), Turn::Own);
-        assert_eq!(intents.leave(a, &[key.clone()])[..], []);
-        assert_eq!(intents.leave(b, &[key.clone()])[..], [c]);
+        assert_eq!(intents.leave(a, only)[..], []);
+        assert_eq!(intents.leave(b, only)[..], [c]);
         assert_eq!(intents.leave(d, &[key.clone(), other])[..], []);
-        assert_eq!(intents.leave(c, &[key])[..], []);
+        assert_eq!(intents.leave(c, only)[..], []);
         assert_eq!(intents.len(), 0);
     }
 }

@@ -28,6 +28,9 @@
 //! - *A transaction waits only for ones with earlier timestamps.* A request is refused if it would have to wait at a
 //!   key where a transaction with a later pre-assigned timestamp has not ended. So no transactions wait for each other
 //!   in a circle.
+//! - *Reads for update take turns* (`intents.rs`), but nothing rests on that.
+//! - *An end counts from when it has its place in the log* ([`Control::RELEASES_EARLY`](crate::frameworks::shard::Control)). The
+//!   chain of a key stays until the row has it, and until then read-only transactions take the key for being written.
 //! - *A smart retry leaves no trace unless it can be done.* A shard looks at all accesses of the transaction before it
 //!   changes any. If it can't move the transaction, it aborts it, durably, before it says so. So a repeated request
 //!   gets the same answer.

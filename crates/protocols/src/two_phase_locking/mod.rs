@@ -13,7 +13,8 @@
 //! ```
 //!
 //! A read takes its key's lock shared, and a write takes it exclusively. All locks are kept until the transaction's end
-//! is applied. With no-wait, a transaction that can't have a lock at once is refused. With wound-wait, a transaction
+//! has its place in the log. What the rows lack until the end is chosen is in
+//! [`Placed`](crate::frameworks::shard::Placed). With no-wait, a transaction that can't have a lock at once is refused. With wound-wait, a transaction
 //! waits for older transactions, and *wounds* younger ones that are in its way: they are refused. The age of a
 //! transaction is its version, the timestamp with which it began.
 //!
@@ -21,10 +22,10 @@
 //!
 //! # Invariants
 //! - *Conflicting locks are never held at the same time*: [`serried_parts::LockTable`]. What a transaction has read is
-//!   what the row holds until the transaction ends, so answers are made from the row.
+//!   what the row holds until the transaction ends, unless ends before it are not in the row yet.
 //! - *All locks are held before the first is released.* A part is made when the last shot comes. By then the program
-//!   has ended, and everything that it waits for was answered. Locks are released when the end is applied. So any two
-//!   conflicting transactions have the same order everywhere, and it agrees with real time.
+//!   has ended, and everything that it waits for was answered. Locks are released when the end has its place in the
+//!   log. So any two conflicting transactions have the same order everywhere, and it agrees with real time.
 //! - *A part is valid from after everything that it rests on until its transaction ends.* Its first moment is later
 //!   than the versions that it has read or overwrites, and later than the committed reads of those that it overwrites.
 //!   So the moment that all parts agree on is later than those of all earlier transactions, and never has to move.

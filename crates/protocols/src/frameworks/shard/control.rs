@@ -96,8 +96,8 @@ pub trait Control: Debug + Send + Sized + 'static {
     /// Whether others go on as soon as the end of a transaction has its place in the log, before it is chosen and in the rows.
     /// What comes of it is later in the log, and lost if that is. A transaction of a single shard ends when its part is final.
     const RELEASES_EARLY: bool = false;
-    /// Whether nobody reads what a transaction writes before its end is in the log. Then each replica that is watched reports
-    /// what commits ([`serried_actor::Observation`]).
+    /// Whether nobody reads what a transaction writes before its end has its place in the log. Then each replica that is
+    /// watched reports what commits, when it applies that ([`serried_actor::Observation`]).
     const READS_COMMITTED: bool = true;
 
     /// Creates the control of a new leader. `mutation` is the only deliberate mistake in it.

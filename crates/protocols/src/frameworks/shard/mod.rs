@@ -28,6 +28,12 @@
 //!   log, and the client reports it to its program at once (*asynchronous commit*). A control can
 //!   have the backup coordinator decide in every case ([`Control::GROUPS_DECIDE`],
 //!   `replica/deciding.rs`).
+//! - *Others go on from an end that has its place in the log*, if the control [releases early](Control::RELEASES_EARLY). A
+//!   transaction with a single part commits if that part is final, and everybody who knows it says so. So the leader puts
+//!   its end into the log together with the part, and its client's `End` only confirms it. What others do from then on is
+//!   later in the same log. A part that rests on an end is therefore chosen, applied and reported only with it, and removed
+//!   if the end is lost (see below). Answers to shots that are not the last may tell programs of what is lost then; such
+//!   programs are refused.
 //! - *A refusal is permanent.* A transaction can be refused at a shard where it has no part yet.
 //!   The leader remembers the refusal for as long as it leads, and this need not be durable. Each
 //!   transaction has a pre-assigned time. A leader admits only transactions whose times lie in the
@@ -74,8 +80,9 @@
 //!
 //! # Entries that rely on others
 //! A new leader may find some of the last entries of the former one, and not those before. What does each rely on?
-//! - A part relies on the window that admits its transaction, on the set of procedures under which it ran, and on all
-//!   versions that it has read and that were committed. The leader waits for these until they are chosen.
+//! - A part relies on the window that admits its transaction and on the set of procedures under which it ran. The leader
+//!   waits for these until they are chosen. It relies on the ends of transactions whose versions it has read. These are
+//!   chosen, or before it in the log of the same leader. *They must not be lost alone* either.
 //! - It also relies on parts of transactions that are still open. If such a part is lost, its transaction is refused.
 //!   Validation and locking lose nothing by that: the part was made although there was one more in its way. Under `ncc`
 //!   and `mvto` it may have read what the other one was to write. Then a new leader has it read again, or refuses it

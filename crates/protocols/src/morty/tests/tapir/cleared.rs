@@ -256,7 +256,7 @@ fn a_recoverer_that_begins_anew_forgets_what_it_has_proposed() {
     world.deliver((NodeId(99), n(0), inquire));
     world.settle(|(_, to, message)| UP.map(n).contains(to) && is_early_recovery(message));
     let proposed = |world: &mut World| {
-        let sent = world.network.drain(..).filter_map(|(from, _, message)| match message {
+        let mut sent = world.network.drain(..).filter_map(|(from, _, message)| match message {
             Message::Request(Request::Finalize { version, view, decision, .. })
                 if (from, version) == (n(0), t.0) =>
             {
@@ -264,7 +264,7 @@ fn a_recoverer_that_begins_anew_forgets_what_it_has_proposed() {
             }
             _ => None,
         });
-        sent.last()
+        sent.next_back()
     };
     assert!(matches!(proposed(&mut world), Some((_, Proposal::Abandon))));
     ask_to_clear(&mut world);
