@@ -24,9 +24,9 @@
 //! - *Read validity.* A vote to Commit says that every read is a committed write, with its value.
 //! - *Votes are durable before they are sent,* and so are promises and accepted decisions ([`Record`]). One vote is not: a
 //!   vote to commit that confirms a provisional one. The provisional one is durable, and says that the transaction
-//!   commits if what it has read does. That has committed by the confirming vote, durably, since a replica carries out
-//!   durable decisions alone. So whoever finds the provisional vote after a power cut, and the decision on what was
-//!   read, finds that the replica has voted to commit. A vote to abandon in a provisional one's place is durable itself: the
+//!   commits if what it has read does. When the replica confirms that, what was read has committed, and this decision is
+//!   durable, since a replica carries out no others. So a recoverer that finds the provisional vote after a power cut, and
+//!   the decision on what was read, knows that the replica votes to commit. A vote to abandon in a provisional one's place is durable itself: the
 //!   coordinator may abort because of it alone, and the replica may forget what it rests on.
 //! - *A view is used once, for one proposal.* A recoverer logs a promise of its view before it sends the view. A
 //!   FinalizeReply counts only for the execution and the decision that it names, in its view. A replica accepts one

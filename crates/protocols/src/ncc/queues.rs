@@ -242,15 +242,14 @@ impl<const READ_ONLY: bool> Queues<READ_ONLY> {
     ) -> Vec<(Version, Key)> {
         let mut again = Vec::new();
         for Access { key, read, written, .. } in own.accesses {
+            if committed.is_some() {
+                self.place(txn, &key, written.is_some());
+            }
             // It is there, unless responses leave too early.
             let Some(chain) = self.chains.get_mut(&key) else { continue };
             if read.is_some() {
                 chain.remove_reader(txn);
             }
-            if committed.is_some() {
-                self.place(txn, &key, written.is_some());
-            }
-            let Some(chain) = self.chains.get_mut(&key) else { continue };
             match (written, committed) {
                 (Some(_), Some(at)) => chain.commit(txn, at),
                 (Some(_), None) => {

@@ -14,15 +14,15 @@
 //!
 //! A read takes its key's lock shared, and a write takes it exclusively. All locks are kept until the transaction's end
 //! has its place in the log. What the rows lack until the end is chosen is in
-//! [`Placed`](crate::frameworks::shard::Placed). With no-wait, a transaction that can't have a lock at once is refused. With wound-wait, a transaction
-//! waits for older transactions, and *wounds* younger ones that are in its way: they are refused. The age of a
-//! transaction is its version, the timestamp with which it began.
+//! [`Placed`](crate::frameworks::shard::Placed). With no-wait, a transaction that can't have a lock at once is refused.
+//! With wound-wait, a transaction waits for older transactions, and *wounds* younger ones that are in its way: they are
+//! refused. The age of a transaction is its version, the timestamp with which it began.
 //!
 //! [`crate::frameworks::shard`] has replication, two-phase commit, and what happens when a leader or a client fails.
 //!
 //! # Invariants
 //! - *Conflicting locks are never held at the same time*: [`serried_parts::LockTable`]. What a transaction has read is
-//!   what the row holds until the transaction ends, unless ends before it are not in the row yet.
+//!   what the row and `Placed` hold until the transaction ends.
 //! - *All locks are held before the first is released.* A part is made when the last shot comes. By then the program
 //!   has ended, and everything that it waits for was answered. Locks are released when the end has its place in the
 //!   log. So any two conflicting transactions have the same order everywhere, and it agrees with real time.

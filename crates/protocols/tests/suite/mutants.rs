@@ -202,6 +202,11 @@ broken_shards!(
 );
 broken_shards!(TimestampingUnlocked, Timestamping, Mutated::by(shard::Mutation::ReadsUnlocked));
 broken_shards!(WoundsPrepared, Locking<true>, Mutated::by(shard::Mutation::WoundsPrepared));
+broken_shards!(
+    LocksReportedBeforeDurable,
+    Locking<true>,
+    Mutated::by(shard::Mutation::AnswersBeforeDurable)
+);
 broken_shards!(LockedEndsForgotten, Locking<true>, Mutated::by(shard::Mutation::ForgetsPlaced));
 
 /// The first seed under which fault is found with `P`, and none with a sound `S`: by the checker, or by the
@@ -295,13 +300,17 @@ fn two_phase_locking_of_which_something_is_missing_is_caught() {
         caught::<P, TwoPhaseLockingWoundWait>(workload, Faults::Network)
     }
     let found = [
+        (
+            "a part is reported before it is durable",
+            caught::<LocksReportedBeforeDurable, TwoPhaseLockingWoundWait>("bank", Faults::All),
+        ),
         ("who waits reads without a lock", locking_caught::<WaitingReadsUnlocked>("list-append")),
         (
             "who does not wait reads without a lock",
             locking_caught::<ReadsWithoutLock>("list-append"),
         ),
         (
-            // In one shard nobody is ready and has not ended.
+            // In a keyspace of one shard, a transaction ends together with its part.
             "who is ready to commit is wounded",
             caught::<WoundsPrepared, TwoPhaseLockingWoundWait>("list-append", Faults::All),
         ),

@@ -240,7 +240,7 @@ impl Replica {
         let reply = Message::Reply(Reply::PrepareReply { version, eid, vote, conflict });
         let is_careless = self.setup.options.mutation.is(Mutation::ConfirmsBeforeDurable);
         if vote == Vote::Commit && (logged_at <= cx.durable_position() || is_careless) {
-            // The provisional vote is durable, and whoever finds it commits the transaction too.
+            // The provisional vote is durable, and a recoverer that finds it counts it like this one ("Invariants").
             cx.send_before_durable(version.coordinator, reply);
         } else {
             self.send_vote(version, reply, cx);

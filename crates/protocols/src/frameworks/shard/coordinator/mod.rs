@@ -46,7 +46,7 @@ use versions::Versions;
 /// resolve it by themselves.
 const ABANDONED_AFTER: u32 = 10;
 
-/// How many keys that a transaction reads for update are remembered. If it writes others too, that takes a round more.
+/// How many keys that a transaction reads for update are remembered. If it writes others too, it takes one more round.
 const LOCKED_AT_MOST: usize = 64;
 
 /// The coordinator of one client's transactions.

@@ -79,6 +79,36 @@ fn a_snapshots_version_is_out_of_reach_of_open_transactions() {
     }
 }
 
+/// Writes take a round to be locked, unless their keys were read for update and the reads were answered.
+#[test]
+fn writes_whose_locks_are_held_are_sent_with_the_last_shot() {
+    let group = Group::new(1, Duration::from_millis(1));
+    for (for_update, answered, at_once) in
+        [(true, true, true), (true, false, false), (false, true, false)]
+    {
+        let mut client = client::<Locking<true>>(&group);
+        let get = Operation::Get { key: Key::from("x"), for_update };
+        let operations = vec![Operation::Begin { only_reads: false }, get];
+        let txn = version_of(&mut client, (1, 0), operations);
+        if answered {
+            let found = vec![Found { version: Version::INITIAL, value: None }];
+            let (validity, known, clock_us) = (None, 0, NOW_US);
+            let executed = Executed { txn, number: 1, found, validity, known, clock_us };
+            let reply = Message::Reply(Reply::Executed(executed));
+            client.deliver((NodeId(0), client_id(0), reply));
+        }
+        client.network.clear();
+        let write = Write { key: Key::from("x"), value: None };
+        let commit = Operation::Commit { reads: Vec::new(), writes: vec![write] };
+        client.operate(0, 1, commit);
+        let shots = client.network.drain(..).filter_map(|(.., message)| match message {
+            Message::Request(Request::Shot(shot)) => Some(shot.participants.is_some()),
+            _ => None,
+        });
+        assert_eq!(shots.collect::<Vec<_>>(), [at_once], "{for_update}, {answered}");
+    }
+}
+
 #[test]
 fn each_shard_is_sent_its_reads_for_update_first_and_how_many_there_are() {
     let group = Group::new(1, Duration::from_millis(1)).with_partitions(2);

@@ -34,7 +34,7 @@ pub(super) struct Txn {
     pub(super) one_shot: bool,
     /// Keys that the program has requested and that were not yet sent to shards, and whether it will write them.
     pub(super) wanted: Vec<(Key, bool)>,
-    /// The keys that it has read for update, if their locks may be worth a round.
+    /// The keys that it reads for update, at most `LOCKED_AT_MOST`, if writes take a round to be locked.
     pub(super) locked: Vec<Key>,
     /// The shots that were sent and not answered, by shard and number.
     pub(super) asked: BTreeMap<(u16, u16), Asked>,
@@ -95,7 +95,8 @@ impl Txn {
 
     /// Whether it has the locks that it needs for these writes: it has read their keys for update, and was answered.
     pub(super) fn has_locked(&self, writes: &[Write]) -> bool {
-        self.asked.is_empty() && writes.iter().all(|write| self.locked.contains(&write.key))
+        let is_answered = self.wanted.is_empty() && self.asked.is_empty();
+        is_answered && writes.iter().all(|write| self.locked.contains(&write.key))
     }
 
     /// The number of the next shot at a shard.
