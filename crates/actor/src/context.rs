@@ -145,6 +145,12 @@ impl<'a, A: Actor> Context<'a, A> {
         self.effects.push(Effect::Send { to, message });
     }
 
+    /// As [`Context::send`], for a message for which nobody waits yet: the receiver has to wait longer for another one. A
+    /// driver may let it wait a little longer, so that one flush carries more.
+    pub fn send_unhurried(&mut self, to: NodeId, message: A::Message) {
+        self.effects.push(Effect::SendUnhurried { to, message });
+    }
+
     /// Sends a message at once, even if records are not durable yet. For messages that promise nothing.
     pub fn send_before_durable(&mut self, to: NodeId, message: A::Message) {
         self.effects.push(Effect::SendBeforeDurable { to, message });

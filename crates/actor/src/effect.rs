@@ -18,6 +18,14 @@ pub enum Effect<A: Actor> {
         /// What to send.
         message: A::Message,
     },
+    /// Send a message under the rule of [`Effect::Send`]. Nobody waits for it alone, so records need not become durable sooner
+    /// because of it.
+    SendUnhurried {
+        /// The receiver.
+        to: NodeId,
+        /// What to send.
+        message: A::Message,
+    },
     /// Send a message at once: the exception to write-ahead before reply.
     SendBeforeDurable {
         /// The receiver.

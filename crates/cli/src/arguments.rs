@@ -145,12 +145,13 @@ pub(crate) struct LoadArguments {
     #[arg(long, default_value_t = 30.0, value_parser = number(LEAST_DEADLINE..=MOST_SECONDS))]
     pub(crate) deadline: f64,
     /// The longest wait before the first retry of an aborted transaction, in milliseconds; it doubles
-    /// from retry to retry
-    #[arg(long, default_value_t = 1.0, value_parser = number(0.0..=MOST_BACKOFF_MS))]
-    pub(crate) backoff_first_ms: f64,
-    /// The longest wait between two attempts, in milliseconds
-    #[arg(long, default_value_t = 2500.0, value_parser = number(0.0..=MOST_BACKOFF_MS))]
-    pub(crate) backoff_most_ms: f64,
+    /// from retry to retry [default: as long as the last attempt took; 1 if --backoff-most-ms is given]
+    #[arg(long, value_parser = number(0.0..=MOST_BACKOFF_MS))]
+    pub(crate) backoff_first_ms: Option<f64>,
+    /// The longest wait between two attempts, in milliseconds [default: 500; 2500 if --backoff-first-ms is
+    /// given]
+    #[arg(long, value_parser = number(0.0..=MOST_BACKOFF_MS))]
+    pub(crate) backoff_most_ms: Option<f64>,
     /// Record the history in this file, as JSON lines in Jepsen's form, and check it; if there are several
     /// runs, each one's protocol and number of clients are added to the name
     #[arg(long, value_name = "FILE")]
@@ -180,9 +181,12 @@ impl LoadArguments {
 
     pub(crate) fn backoff(&self) -> Backoff {
         let milliseconds = |ms: f64| Duration::from_secs_f64(ms / 1e3);
-        Backoff {
-            first: milliseconds(self.backoff_first_ms),
-            most: milliseconds(self.backoff_most_ms),
+        match (self.backoff_first_ms, self.backoff_most_ms) {
+            (None, None) => Backoff::Following,
+            (first, most) => Backoff::Exponential {
+                first: milliseconds(first.unwrap_or(1.0)),
+                most: milliseconds(most.unwrap_or(2500.0)),
+            },
         }
     }
 

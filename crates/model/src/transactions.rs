@@ -23,6 +23,9 @@ pub enum Operation {
     Begin {
         /// The program will write nothing. A protocol may have a better way to run it.
         only_reads: bool,
+        /// The version of the transaction's first attempt, if this is another one. A protocol that prefers older
+        /// transactions takes it for the transaction's age, so that the transaction commits in the end.
+        age: Option<Version>,
     },
     /// Read a key that this attempt has not read before.
     Get {

@@ -15,6 +15,9 @@ use serried_wire::{Core, Endpoint, Moment};
 use crate::durable::Batch;
 use crate::side::NodeSide;
 
+/// If no message waits that is in a hurry, the disk is left alone for twice as long as the last flush took, at most so long.
+/// A flush costs about as much as executing a transaction, whatever it writes, so it pays to write more with each.
+const LONGEST_REST: Duration = Duration::from_millis(1);
 /// How long to wait before what could not be written is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 /// How many times the flusher yields to other tasks that are ready, so that what they append is flushed with the rest.
@@ -25,6 +28,10 @@ const PATIENCE: u8 = 1;
 pub(crate) struct Flushing {
     next: u64,
     dirty: bool,
+    /// A message in a hurry waits for the flush `next`.
+    urgent: bool,
+    /// When the last flush ended, and how long it took.
+    ended: Option<(Instant, Duration)>,
     flusher: Option<Waker>,
     /// When the current flush began, if one is under way.
     began: Option<Instant>,
@@ -68,6 +75,8 @@ impl Flushing {
         Flushing {
             next: 1,
             dirty: false,
+            urgent: false,
+            ended: None,
             flusher: None,
             began: None,
             obstacle: None,
@@ -77,11 +86,25 @@ impl Flushing {
 
     /// Something was appended: the flush that makes it durable.
     pub(crate) fn request(&mut self) -> u64 {
-        self.dirty = true;
+        if !self.dirty {
+            self.dirty = true;
+            self.wake();
+        }
+        self.next
+    }
+
+    /// A message in a hurry waits for this flush.
+    pub(crate) fn hurry(&mut self, flush: u64) {
+        if flush == self.next && self.dirty && !self.urgent {
+            self.urgent = true;
+            self.wake();
+        }
+    }
+
+    fn wake(&mut self) {
         if let Some(flusher) = self.flusher.take() {
             flusher.wake();
         }
-        self.next
     }
 
     /// How many flushes are under way or wanted.
@@ -91,7 +114,7 @@ impl Flushing {
 
     /// The number of the flush that begins now.
     pub(crate) fn begin(&mut self) -> u64 {
-        self.dirty = false;
+        (self.dirty, self.urgent) = (false, false);
         self.next += 1;
         self.began = Some(Instant::now());
         self.next - 1
@@ -105,49 +128,54 @@ impl Flushing {
     /// Notes that the current flush has ended.
     fn end(&mut self) {
         if let Some(began) = self.began.take() {
-            self.latency.record(began.elapsed());
+            let took = began.elapsed();
+            self.ended = Some((Instant::now(), took));
+            self.latency.record(took);
         }
     }
 
-    fn poll_requested(
-        &mut self,
-        closed: bool,
-        patience: &mut u8,
-        cx: &mut Context<'_>,
-    ) -> Poll<bool> {
-        if !self.dirty {
-            self.flusher = Some(cx.waker().clone());
-            *patience = 0;
-            return if closed { Poll::Ready(false) } else { Poll::Pending };
+    /// How much longer to leave the disk alone.
+    fn rest(&self) -> Duration {
+        let Some((at, took)) = self.ended.filter(|_| !self.urgent) else { return Duration::ZERO };
+        (took * 2).min(LONGEST_REST).saturating_sub(at.elapsed())
+    }
+
+    /// Waits until `is_due`.
+    fn poll(&mut self, is_due: fn(&Flushing) -> bool, cx: &mut Context<'_>) -> Poll<()> {
+        if is_due(self) {
+            return Poll::Ready(());
         }
-        if *patience < PATIENCE {
-            *patience += 1;
-            cx.waker().wake_by_ref();
-            return Poll::Pending;
-        }
-        *patience = 0;
-        Poll::Ready(true)
+        self.flusher = Some(cx.waker().clone());
+        Poll::Pending
     }
 }
 
 /// Flushes a core's logs whenever something was appended, until the endpoint is closed and everything
 /// is durable.
 pub(crate) async fn flush(endpoint: Arc<Endpoint<NodeSide>>, sync: bool) {
-    let mut patience = 0;
-    loop {
-        let requested = poll_fn(|cx| {
-            let closed = endpoint.is_closed();
-            endpoint.lock().side.flushing.poll_requested(closed, &mut patience, cx)
-        });
-        let requested = tokio::select! {
+    let until = async |is_due: fn(&Flushing) -> bool| {
+        tokio::select! {
             biased;
-            requested = requested => requested,
+            () = poll_fn(|cx| endpoint.lock().side.flushing.poll(is_due, cx)) => {}
             // What is left is flushed once more.
-            () = endpoint.closed(), if !endpoint.is_closed() => continue,
-        };
-        if !requested {
-            return;
+            () = endpoint.closed() => {}
         }
+    };
+    loop {
+        until(|flushing| flushing.dirty).await;
+        let rest = {
+            let flushing = &endpoint.lock().side.flushing;
+            if !flushing.dirty {
+                return;
+            }
+            flushing.rest()
+        };
+        if sync && !rest.is_zero() {
+            // The runtime's timers are coarse, so it may be a millisecond longer.
+            let _ = tokio::time::timeout(rest, until(|flushing| flushing.urgent)).await;
+        }
+        let mut patience = 0;
+        poll_fn(|cx| poll_yielded(&mut patience, cx)).await;
         let (number, mut batches) = begin_flush(&mut endpoint.lock());
         let bytes: usize = batches.iter().map(|batch| batch.bytes()).sum();
         loop {
@@ -172,6 +200,16 @@ pub(crate) async fn flush(endpoint: Arc<Endpoint<NodeSide>>, sync: bool) {
         }
         end_flush(&mut core, number, endpoint.clock.moment());
     }
+}
+
+/// Yields to the tasks that are ready, without waiting for others to become so.
+fn poll_yielded(yielded: &mut u8, cx: &mut Context<'_>) -> Poll<()> {
+    if *yielded >= PATIENCE {
+        return Poll::Ready(());
+    }
+    *yielded += 1;
+    cx.waker().wake_by_ref();
+    Poll::Pending
 }
 
 /// Begins a flush. Returns its number and the batches to write.
@@ -290,16 +328,28 @@ mod tests {
     }
 
     #[test]
-    fn a_flush_waits_until_what_is_ready_has_run_and_the_last_one_is_not_forgotten() {
+    fn the_disk_rests_until_a_message_in_a_hurry_waits() {
         let mut flushing = Flushing::new();
-        let mut cx = Context::from_waker(Waker::noop());
-        let mut patience = 0;
-        assert!(flushing.poll_requested(false, &mut patience, &mut cx).is_pending());
+        let minute = Duration::from_secs(60);
         flushing.request();
-        assert!(flushing.poll_requested(true, &mut patience, &mut cx).is_pending());
-        assert_eq!(flushing.poll_requested(true, &mut patience, &mut cx), Poll::Ready(true));
+        assert!(flushing.rest().is_zero(), "there was no flush yet");
         flushing.begin();
-        assert_eq!(flushing.poll_requested(true, &mut patience, &mut cx), Poll::Ready(false));
+        flushing.ended = Some((Instant::now() + minute, minute));
+        flushing.hurry(2);
+        assert_eq!(
+            (flushing.request(), flushing.rest()),
+            (2, LONGEST_REST),
+            "nothing was appended"
+        );
+        flushing.hurry(1);
+        assert_eq!(flushing.rest(), LONGEST_REST, "what waits for the last flush needs no other");
+        flushing.hurry(2);
+        assert!(flushing.rest().is_zero());
+        flushing.begin();
+        flushing.request();
+        assert_eq!(flushing.rest(), LONGEST_REST);
+        flushing.ended = Some((Instant::now(), Duration::ZERO));
+        assert!(flushing.rest().is_zero(), "it took no time");
     }
 
     #[test]

@@ -173,10 +173,15 @@ impl<A: Recover> Host<A> for Kept {
         self.after
     }
 
+    fn hurry(&mut self, side: &mut NodeSide) {
+        side.flushing.hurry(self.after);
+    }
+
     /// Notes the flush that the replica awaits, since the log has everything that it has appended.
-    fn carried_out(&mut self) {
+    fn carried_out(&mut self, side: &mut NodeSide) {
         if core::mem::take(&mut self.awaits_durable) {
             self.awaited.get_or_insert(self.after);
+            side.flushing.hurry(self.after);
         }
     }
 

@@ -28,6 +28,9 @@ pub enum Operation {
         procedure: Arc<str>,
         /// Its inputs, in their order.
         inputs: Vec<Datum>,
+        /// The id of the call's first attempt, if this is another one. A protocol that prefers older calls takes it for the
+        /// call's age.
+        age: Option<Version>,
     },
     /// A question: how did the call with this id end? If it has not, it is finished. The answer is an
     /// [`Output::Outcome`].

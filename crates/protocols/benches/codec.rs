@@ -12,6 +12,7 @@ fn shot(reads: u64, writes: u64) -> Message {
     let key = |number: u64| Key::from(format!("user:{number:08}").as_str());
     let value = Some(Value::from("v".repeat(64)));
     Message::Request(Request::Shot(Shot {
+        age: None,
         txn: Version { timestamp_us: 1_790_000_000_000_000, coordinator: NodeId(70_000) },
         number: 1,
         reads: (0..reads).map(key).collect(),

@@ -284,7 +284,9 @@ impl<A: Actor> Node<A> {
                     world.after(self.clock.true_duration(*after), timer);
                 }
                 Effect::CancelTimer(timer) => self.timers.cancel(*timer),
-                Effect::Send { .. } | Effect::SendBeforeDurable { .. } => sent += 1,
+                Effect::Send { .. }
+                | Effect::SendUnhurried { .. }
+                | Effect::SendBeforeDurable { .. } => sent += 1,
                 Effect::Broadcast { to, .. } => sent += to.len() as u64,
                 Effect::Append(_) | Effect::TrimLog(_) | Effect::Output(_) => {}
             }
@@ -305,7 +307,7 @@ impl<A: Actor> Node<A> {
                     self.log.trim(position);
                     self.trim();
                 }
-                Effect::Send { to, message } => {
+                Effect::Send { to, message } | Effect::SendUnhurried { to, message } => {
                     self.send(Receivers::One(to), message, world);
                 }
                 Effect::Broadcast { partition, to, message } => {

@@ -87,8 +87,11 @@ pub trait Host<A: Actor>: Send {
         0
     }
 
+    /// A message in a hurry waits for the flush [`Host::flush`].
+    fn hurry(&mut self, _side: &mut Self::Side) {}
+
     /// The effects of an event have been carried out.
-    fn carried_out(&mut self) {}
+    fn carried_out(&mut self, _side: &mut Self::Side) {}
 
     /// Everything that follows from an event here is done.
     fn finished(&mut self, _actor: &A, _now: Timestamp, _flushed: u64) {}
@@ -209,13 +212,22 @@ impl<A: Actor, H: Host<A>> Driven<A, H> {
         for effect in self.effects.drain(..) {
             let at_once = matches!(effect, Effect::SendBeforeDurable { .. });
             let after = if at_once { 0 } else { self.host.flush() };
+            let is_in_a_hurry = match &effect {
+                Effect::Send { to, .. } => *to != id,
+                effect => matches!(effect, Effect::Broadcast { .. }),
+            };
+            if is_in_a_hurry && after > out.links.flushed() {
+                self.host.hurry(out.side);
+            }
             let sending = Sending { from: id, keyspace, placement, after };
             match effect {
                 Effect::Append(record) => {
                     out.links.counters.appends += 1;
                     self.host.append(record, out.side);
                 }
-                Effect::Send { to, message } | Effect::SendBeforeDurable { to, message } => {
+                Effect::Send { to, message }
+                | Effect::SendUnhurried { to, message }
+                | Effect::SendBeforeDurable { to, message } => {
                     if to == id {
                         self.own.push_back(message);
                     } else {
@@ -235,6 +247,6 @@ impl<A: Actor, H: Host<A>> Driven<A, H> {
                 Effect::Output(output) => self.host.output(output),
             }
         }
-        self.host.carried_out();
+        self.host.carried_out(out.side);
     }
 }

@@ -66,7 +66,7 @@ impl State {
 
     fn answer(&mut self, version: Version, operation: Operation) -> Vec<Output> {
         match operation {
-            Operation::Begin { only_reads } => {
+            Operation::Begin { only_reads, .. } => {
                 self.asked.push(if only_reads { "begin to read" } else { "begin" });
                 vec![Output::Began(version)]
             }

@@ -116,7 +116,7 @@ impl Coordinator {
         cx: &mut Cx<'_>,
     ) {
         match operation {
-            Operation::Call { procedure, inputs } => {
+            Operation::Call { procedure, inputs, .. } => {
                 self.call(txn, procedure, inputs, (known, is_last), cx);
             }
             Operation::Inquire { call } => {
@@ -182,7 +182,8 @@ impl Coordinator {
         let at = match call {
             Some((at, Ok(_))) => at,
             None | Some((_, Err(_))) if !is_last => {
-                return self.wait(txn, Operation::Call { procedure: name, inputs }, cx);
+                let again = Operation::Call { procedure: name, inputs, age: None };
+                return self.wait(txn, again, cx);
             }
             Some((_, Err(wrong))) => return self.end(txn, Outcome::InvalidInputs(wrong), cx),
             None => {
@@ -197,7 +198,7 @@ impl Coordinator {
         cx.output((txn, Output::Began(version)));
         let work = Work { participants, task: Task::Call(of) };
         let run = Run::new(version, Arc::new(work), &self.slow);
-        let again = Operation::Call { procedure: name, inputs };
+        let again = Operation::Call { procedure: name, inputs, age: None };
         self.run(txn, run, Some(set), Some(again), cx);
     }
 
@@ -451,7 +452,7 @@ impl Coordinator {
 /// Whether a request can begin under a set of procedures that may be out of date. If it is, servers refuse the request before
 /// it does anything.
 fn fits(operation: &Operation, known: &InUse) -> bool {
-    let Operation::Call { procedure: name, inputs } = operation else { return true };
+    let Operation::Call { procedure: name, inputs, .. } = operation else { return true };
     let named = known.set().procedures.iter().find(|procedure| *procedure.name == **name);
     named.is_some_and(|procedure| Call::new(procedure, inputs.clone()).is_ok())
 }

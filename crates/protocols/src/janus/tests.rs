@@ -101,7 +101,7 @@ fn register(net: &mut Net, set: Arc<ProcedureSet>) -> Registration {
 
 fn call(net: &mut Net, client: u64, txn: u64, procedure: &str, inputs: &[i64]) {
     let inputs = inputs.iter().copied().map(Datum::Int).collect();
-    net.operate(client, txn, Operation::Call { procedure: procedure.into(), inputs });
+    net.operate(client, txn, Operation::Call { procedure: procedure.into(), inputs, age: None });
 }
 
 /// The partition of a text.

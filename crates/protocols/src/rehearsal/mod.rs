@@ -150,7 +150,7 @@ impl Actor for Coordinator {
 impl Coordinate<Procedures> for Coordinator {
     fn on_operation(&mut self, txn: TxnId, operation: Operation, cx: &mut Context<'_, Self>) {
         let request = match operation {
-            Operation::Call { procedure, inputs } => {
+            Operation::Call { procedure, inputs, .. } => {
                 let id = self.clock.next(cx.id(), cx.clock());
                 cx.output((txn, Output::Began(id)));
                 Request::Call { id, procedure: procedure.to_string(), inputs }

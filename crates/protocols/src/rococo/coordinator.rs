@@ -143,7 +143,9 @@ impl Coordinator {
     fn begin(&mut self, txn: TxnId, operation: Operation, cx: &mut Cx<'_>) {
         let Some(known) = self.set.clone() else { return self.wait(txn, operation, cx) };
         match operation {
-            Operation::Call { procedure, inputs } => self.call(txn, procedure, inputs, known, cx),
+            Operation::Call { procedure, inputs, .. } => {
+                self.call(txn, procedure, inputs, known, cx)
+            }
             Operation::Inquire { call } => self.inquire(txn, call, cx),
             Operation::Register { set, replaces } => {
                 let (again, replaces) = (replaces.is_none(), replaces.unwrap_or(known.version()));
@@ -184,7 +186,7 @@ impl Coordinator {
             Ok(call) => call,
             Err(wrong) => return self.end(txn, Outcome::InvalidInputs(wrong), cx),
         };
-        let again = Operation::Call { procedure: name, inputs };
+        let again = Operation::Call { procedure: name, inputs, age: None };
         if procedure.is_read_only() {
             let mut reading = Reading::new(at as u16, call, set, self.mutation);
             if let Some(left) = self.contended.get_mut(&(at as u16)).filter(|left| **left > 0) {

@@ -264,7 +264,7 @@ impl World {
         let (versions, ended) = (Vec::new(), None);
         let called = Called { x, procedure, inputs, began, versions, ended, is_forgotten: false };
         self.calls.insert(number, called);
-        let call = Operation::Call { procedure: procedure.into(), inputs: data };
+        let call = Operation::Call { procedure: procedure.into(), inputs: data, age: None };
         self.net.operate(client, number, call);
         self.take_outputs();
         number

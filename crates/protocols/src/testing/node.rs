@@ -154,7 +154,9 @@ impl<A: Actor> Node<A> {
                     self.records.push_back(record);
                 }
                 Effect::TrimLog(position) => self.trim(position),
-                Effect::Send { to, message } => sent.push((to, message, false)),
+                Effect::Send { to, message } | Effect::SendUnhurried { to, message } => {
+                    sent.push((to, message, false));
+                }
                 Effect::SendBeforeDurable { to, message } => sent.push((to, message, true)),
                 Effect::Broadcast { partition, to, message } => sent
                     .extend(to.members().map(|member| {

@@ -16,7 +16,7 @@ use crate::frameworks::shard::{
 /// The keys of a shard that are locked, and the transactions that have locked them or wait; they wait only if
 /// `WAITS`.
 pub struct Locking<const WAITS: bool> {
-    locks: LockTable<Key, Version>,
+    locks: LockTable<Key, Owner>,
     txns: Map<Version, Txn>,
     /// What those have done that have released their locks, and whose ends are not in the rows yet.
     placed: Placed,
@@ -29,8 +29,17 @@ impl<const WAITS: bool> fmt::Debug for Locking<WAITS> {
     }
 }
 
+/// A transaction as the locks know it. The least one is the oldest. A transaction that is tried again keeps the version
+/// of its first attempt as its age, so it becomes the oldest in time, and nobody wounds it any more.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Owner {
+    age: Version,
+    txn: Version,
+}
+
 /// A transaction that is not over.
 struct Txn {
+    age: Version,
     /// The first moment at which all that it has done can hold.
     from: Stamp,
     /// The keys that it has locked.
@@ -71,8 +80,9 @@ fn mode(write: Option<&Option<Value>>) -> LockMode {
 }
 
 impl Txn {
-    fn new(txn: Version) -> Txn {
+    fn new(txn: Version, age: Version) -> Txn {
         Txn {
+            age,
             from: Stamp::assigned(txn),
             accesses: Accesses::default(),
             wants: SmallVec::new(),
@@ -144,6 +154,23 @@ impl<const WAITS: bool> Locking<WAITS> {
         self.txns.get_mut(&txn).unwrap_or_else(|| panic!("transaction {txn} has locked nothing"))
     }
 
+    /// An open transaction, as the locks know it.
+    fn owner(&mut self, txn: Version) -> Owner {
+        Owner { age: self.txn(txn).age, txn }
+    }
+
+    /// Has a transaction among the open ones, from its first shot on.
+    fn open(&mut self, shot: &Shot) {
+        let txn = shot.txn;
+        if !self.txns.contains_key(&txn) {
+            let age = match self.mutation.is(Mutation::AgesAnew) {
+                true => txn,
+                false => shot.age.unwrap_or(txn),
+            };
+            self.txns.insert(txn, Txn::new(txn, age));
+        }
+    }
+
     /// A transaction has the lock that it needs.
     fn take(&mut self, txn: Version, want: Want, desk: &mut Desk<'_>) {
         let own = self.txns.get_mut(&txn);
@@ -184,8 +211,9 @@ impl<const WAITS: bool> Locking<WAITS> {
     /// Takes the locks that a shot needs; else the key of the first that can't be had without waiting.
     fn lock_at_once(&mut self, shot: &Shot, desk: &mut Desk<'_>) -> Result<(), Key> {
         let txn = shot.txn;
+        let owner = self.owner(txn);
         for want in Self::wants(shot) {
-            if !self.needs_no_lock(&want) && !self.locks.try_lock(&want.key, txn, want.mode()) {
+            if !self.needs_no_lock(&want) && !self.locks.try_lock(&want.key, owner, want.mode()) {
                 return Err(want.key);
             }
             self.take(txn, want, desk);
@@ -207,8 +235,9 @@ impl<const WAITS: bool> Locking<WAITS> {
     /// Takes these locks, or has the transaction wait for them. Younger transactions in its way are refused.
     fn request(&mut self, txn: Version, wants: impl Iterator<Item = Want>, desk: &mut Desk<'_>) {
         let mut waits: SmallVec<[Key; 4]> = SmallVec::new();
+        let owner = self.owner(txn);
         for want in wants {
-            if self.needs_no_lock(&want) || self.locks.lock(&want.key, txn, want.mode()) {
+            if self.needs_no_lock(&want) || self.locks.lock(&want.key, owner, want.mode()) {
                 self.take(txn, want, desk);
             } else {
                 waits.push(want.key.clone());
@@ -217,12 +246,12 @@ impl<const WAITS: bool> Locking<WAITS> {
         }
         // It is in all queues by now, so no younger transaction gets the locks.
         for key in waits {
-            for holder in self.locks.in_the_way_of(&key, txn) {
+            for holder in self.locks.in_the_way_of(&key, owner) {
                 // One that was ended before may have been another that is in the way.
-                let is_open = self.txns.contains_key(&holder);
-                if is_open && holder > txn && self.can_be_wounded(holder) {
-                    self.end(holder, desk);
-                    desk.refused(holder, vec![key.clone()]);
+                let is_open = self.txns.contains_key(&holder.txn);
+                if is_open && holder > owner && self.can_be_wounded(holder.txn) {
+                    self.end(holder.txn, desk);
+                    desk.refused(holder.txn, vec![key.clone()]);
                 }
             }
         }
@@ -243,12 +272,13 @@ impl<const WAITS: bool> Locking<WAITS> {
             let place = own.programs.iter().position(|(of, _)| *of == number);
             let Some(place) = place else { return true };
             let program = own.programs[place].1.clone();
+            let owner = Owner { age: own.age, txn };
             let mut missing = None;
             let done = run(&*program, &mut |key, may_write| {
                 desk.read_row();
                 let mode = if may_write { LockMode::Exclusive } else { LockMode::Shared };
-                if locks.held(key, txn) < Some(mode) && (may_write || !unlocked) {
-                    if !locks.try_lock(key, txn, mode) {
+                if locks.held(key, owner) < Some(mode) && (may_write || !unlocked) {
+                    if !locks.try_lock(key, owner, mode) {
                         missing = Some((key.clone(), may_write));
                         return None;
                     }
@@ -285,8 +315,9 @@ impl<const WAITS: bool> Locking<WAITS> {
             self.request(txn, wants, desk);
             return self.txns.contains_key(&txn);
         }
+        let owner = self.owner(txn);
         for want in wants {
-            if !self.needs_no_lock(&want) && !self.locks.try_lock(&want.key, txn, want.mode()) {
+            if !self.needs_no_lock(&want) && !self.locks.try_lock(&want.key, owner, want.mode()) {
                 self.end(txn, desk);
                 desk.refused(txn, vec![want.key]);
                 return false;
@@ -337,9 +368,10 @@ impl<const WAITS: bool> Locking<WAITS> {
         let own = self.txn(txn);
         own.shots.clear();
         own.programs.clear();
+        let owner = Owner { age: own.age, txn };
         for want in core::mem::take(&mut own.wants) {
-            for next in self.locks.stop_waiting(&want.key, txn) {
-                self.granted(next, &want.key, desk);
+            for next in self.locks.stop_waiting(&want.key, owner) {
+                self.granted(next.txn, &want.key, desk);
             }
         }
     }
@@ -360,7 +392,7 @@ impl<const WAITS: bool> Locking<WAITS> {
 
     /// The transaction that has a part in which it writes a key, if it may take effect at `us` microseconds or before.
     pub(crate) fn writes_by(&self, key: &Key, us: u64) -> Option<Version> {
-        let txn = self.locks.held_exclusively(key)?;
+        let txn = self.locks.held_exclusively(key)?.txn;
         let own = self.txns.get(&txn)?;
         let writes = || own.accesses.of(key).is_some_and(|access| access.write.is_some());
         (own.has_part && own.from.us <= us && writes()).then_some(txn)
@@ -369,10 +401,11 @@ impl<const WAITS: bool> Locking<WAITS> {
     /// A transaction is over, and the rows contain its end if it was prepared.
     pub(crate) fn end(&mut self, txn: Version, desk: &mut Desk<'_>) {
         let Some(own) = self.txns.remove(&txn) else { return };
+        let owner = Owner { age: own.age, txn };
         let locked = own.accesses.iter().map(|access| &access.key);
         for key in locked.chain(own.wants.iter().map(|want| &want.key)) {
-            for next in self.locks.release(key, txn) {
-                self.granted(next, key, desk);
+            for next in self.locks.release(key, owner) {
+                self.granted(next.txn, key, desk);
             }
         }
     }
@@ -397,9 +430,7 @@ impl<const WAITS: bool> Control for Locking<WAITS> {
 
     fn execute(&mut self, shot: &Shot, desk: &mut Desk<'_>) {
         let txn = shot.txn;
-        if !self.txns.contains_key(&txn) {
-            self.txns.insert(txn, Txn::new(txn));
-        }
+        self.open(shot);
         let is_last = shot.participants.is_some();
         if WAITS && !is_last {
             return self.lock_or_wait(shot, desk);
@@ -419,9 +450,7 @@ impl<const WAITS: bool> Control for Locking<WAITS> {
 
     fn run(&mut self, shot: &Shot, program: Arc<dyn Program>, desk: &mut Desk<'_>) {
         let (txn, number) = (shot.txn, shot.number);
-        if !self.txns.contains_key(&txn) {
-            self.txns.insert(txn, Txn::new(txn));
-        }
+        self.open(shot);
         let is_last = shot.participants.is_some();
         if WAITS && is_last {
             // A last shot must not wait, so it has no program. No correct client sends this.
@@ -482,13 +511,15 @@ impl<const WAITS: bool> Control for Locking<WAITS> {
         for part in parts {
             let txn = part.txn;
             let accesses = Accesses::inherited(part);
+            // It is ready to commit, so its age matters no more.
+            let owner = Owner { age: txn, txn };
             for access in accesses.iter() {
                 let mode = mode(access.write.as_ref());
-                let can = self.locks.try_lock(&access.key, txn, mode);
+                let can = self.locks.try_lock(&access.key, owner, mode);
                 assert!(can, "transaction {txn} is ready to commit, and {} is locked", access.key);
             }
             let from = part.validity.from;
-            self.txns.insert(txn, Txn { from, accesses, has_part: true, ..Txn::new(txn) });
+            self.txns.insert(txn, Txn { from, accesses, has_part: true, ..Txn::new(txn, txn) });
             desk.settled(txn);
         }
     }

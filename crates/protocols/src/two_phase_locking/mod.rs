@@ -51,8 +51,9 @@
 //!   commit.
 //! - *Execution and preparation are one round* (no-wait), as in 003 §6.1. What a program reads before it knows its
 //!   writes takes rounds of its own.
-//! - *A refused transaction begins again with a new timestamp*, as everywhere in Serried, so it is the youngest again.
-//!   The pauses between attempts grow instead.
+//! - *A refused transaction begins again with a new timestamp, but keeps its age*, the timestamp of its first attempt.
+//!   Ages alone say who is older; timestamps distinguish transactions of the same age, which are attempts of one. So
+//!   what is tried again is the oldest in time, and is wounded no more. Without waiting ages play no part.
 //! - *Locks of transactions without a part are not replicated.* A new leader does not have them, and refuses these
 //!   transactions.
 

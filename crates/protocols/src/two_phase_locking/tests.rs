@@ -116,6 +116,7 @@ fn shot(us: u64, number: u16, reads: &[&str], writes: &[&str]) -> Shot {
     let write = |key: &&str| Write { key: Key::from(*key), value: value.clone() };
     Shot {
         txn: txn(us),
+        age: None,
         number,
         reads: reads.iter().map(|key| Key::from(*key)).collect(),
         for_update: 0,
@@ -209,6 +210,19 @@ fn the_older_has_the_younger_refused_and_takes_its_lock() {
     assert_eq!(only.shot(2, 1, &[], &["x"]), [found(4, &[""]), found(2, &[])]);
     assert_eq!(only.last(3, &[], &[]), [refused(3, "x")]);
     assert_eq!(only.last(2, &[], &[]), [Told::Ready(2, 2, Vec::new())]);
+}
+
+#[test]
+fn who_is_tried_again_is_as_old_as_its_first_attempt() {
+    let mut only = WoundWait::new();
+    only.shot(2, 1, &[], &["x"]);
+    let age = Some(txn(1));
+    let again = Shot { age, ..shot(3, 1, &[], &["x"]) };
+    assert_eq!(only.request(Request::Shot(again)), [found(3, &[])]);
+    assert_eq!(only.last(2, &[], &[]), [refused(2, "x")]);
+    // Of two attempts of one transaction, the later is the younger.
+    let later = Shot { age, ..shot(4, 1, &[], &["x"]) };
+    assert_eq!(only.request(Request::Shot(later)), []);
 }
 
 #[test]

@@ -187,7 +187,7 @@ impl Visitor<Procedures> for Run<'_> {
         let times = [point.warm_up_s, point.measured_s].map(Duration::from_secs_f64);
         // Nothing counts until everything is loaded.
         let measurement = Arc::new(Measurement::new(Window { from: FAR, until: FAR, stop: FAR }));
-        let backoff = Backoff {
+        let backoff = Backoff::Exponential {
             first: Duration::from_millis(point.backoff_first_ms),
             most: Duration::from_millis(point.backoff_most_ms),
         };

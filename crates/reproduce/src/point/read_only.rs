@@ -190,7 +190,7 @@ fn value(number: u64) -> Value {
 
 /// One round trip at first.
 const BACKOFF: Backoff =
-    Backoff { first: Duration::from_micros(100), most: Duration::from_millis(10) };
+    Backoff::Exponential { first: Duration::from_micros(100), most: Duration::from_millis(10) };
 
 impl Contender for SnapshotKeyspace {
     fn persistent(self) -> Self {

@@ -290,7 +290,7 @@ impl Run<'_> {
         client: usize,
         cluster: &Cluster<P>,
     ) -> TransactionKeyspace {
-        let backoff = Backoff {
+        let backoff = Backoff::Exponential {
             first: Duration::from_millis(self.point.backoff_first_ms),
             most: Duration::from_millis(self.point.backoff_most_ms),
         };

@@ -188,21 +188,26 @@ impl ProcedureKeyspace {
         self.check_writable()?;
         let limit = self.port.now() + self.options.deadline;
         let name: Arc<str> = procedure.into();
+        let mut age = None;
         let Calling { id, outcome, .. } = loop {
             *attempts += 1;
-            let operation = Operation::Call { procedure: name.clone(), inputs: inputs.clone() };
-            let left = limit.since(self.port.now());
+            let (procedure, inputs) = (name.clone(), inputs.clone());
+            let operation = Operation::Call { procedure, inputs, age };
+            let began = self.port.now();
+            let left = limit.since(began);
             let begun = Calling { noted: noted.take(), ..Calling::default() };
             let mut calling = self.request(begun, operation, true, left).await.unwrap_or_default();
             if calling.outcome != Some(Outcome::Conflict) {
                 break calling;
             }
-            let wait = self.options.backoff.wait(*attempts, self.port.random());
+            let took = self.port.now().since(began);
+            let wait = self.options.backoff.wait(*attempts, took, self.port.random());
             let resume = self.port.now() + wait;
             if resume >= limit {
                 break calling;
             }
             noted = calling.noted.take();
+            age = age.or(calling.id);
             self.sleep_until(resume).await;
         };
         let deadline = self.options.deadline;

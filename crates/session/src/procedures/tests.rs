@@ -49,8 +49,11 @@ fn a_call_passes_its_inputs_and_returns_its_results() {
     let (script, shop) = script();
     let mut call = Box::pin(shop.call("buy", [Datum::Int(1), Datum::from("x")]));
     assert!(poll(&mut call).is_pending());
-    let wanted =
-        Operation::Call { procedure: "buy".into(), inputs: vec![Datum::Int(1), Datum::from("x")] };
+    let wanted = Operation::Call {
+        procedure: "buy".into(),
+        inputs: vec![Datum::Int(1), Datum::from("x")],
+        age: None,
+    };
     assert_eq!(script.take_operations(), [wanted]);
     drop(call);
     assert_eq!(script.take_operations(), [Operation::GiveUp], "a dropped call is given up");

@@ -18,6 +18,8 @@ pub(crate) struct Attempt {
     limits: Limits,
     /// The program must write nothing.
     pub(crate) only_reads: bool,
+    /// The version of the transaction's first attempt, if this is another one.
+    age: Option<Version>,
     state: Mutex<State>,
 }
 
@@ -88,8 +90,8 @@ impl Signals {
 pub(crate) struct Checkpoint(Run);
 
 impl Attempt {
-    pub(crate) fn new(limits: Limits, only_reads: bool) -> Arc<Attempt> {
-        Arc::new(Attempt { limits, only_reads, state: Mutex::default() })
+    pub(crate) fn new(limits: Limits, only_reads: bool, age: Option<Version>) -> Arc<Attempt> {
+        Arc::new(Attempt { limits, only_reads, age, state: Mutex::default() })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -135,12 +137,16 @@ impl Attempt {
         run.writes.extend(writes);
     }
 
+    /// Its first operation.
+    pub(crate) fn begin(&self) -> Operation {
+        Operation::Begin { only_reads: self.only_reads, age: self.age }
+    }
+
     /// The operations of a one-shot attempt.
     pub(crate) fn whole(&self) -> Vec<Operation> {
         let state = self.lock();
         let reads = state.run_reads().map(|(key, _)| key.clone()).collect();
-        let begin = Operation::Begin { only_reads: self.only_reads };
-        vec![begin, Operation::OneShot { reads, writes: state.run_writes() }]
+        vec![self.begin(), Operation::OneShot { reads, writes: state.run_writes() }]
     }
 
     /// The values of these keys, all of which the run has read.

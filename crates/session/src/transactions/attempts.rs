@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serried_actor::Timestamp;
+use serried_model::Version;
 
 use super::Attempt;
 use super::abort::Reason;
@@ -15,6 +16,10 @@ pub(crate) struct Attempts<'a> {
     keyspace: &'a TransactionKeyspace,
     /// Which attempt this is, from 1.
     number: u32,
+    /// When it began.
+    began: Timestamp,
+    /// The version of the first attempt. It is the transaction's age.
+    pub(crate) age: Option<Version>,
     limit: Timestamp,
     /// The limit, if the last attempt was refused because it had run for longer.
     too_long: Option<Duration>,
@@ -24,15 +29,17 @@ pub(crate) struct Attempts<'a> {
 
 impl<'a> Attempts<'a> {
     pub(crate) fn new(keyspace: &'a TransactionKeyspace) -> Attempts<'a> {
-        let limit = keyspace.port.now() + keyspace.options.deadline;
+        let began = keyspace.port.now();
+        let limit = began + keyspace.options.deadline;
         let deadline = Alarm::at(keyspace.port.clone(), limit);
-        Attempts { keyspace, number: 1, limit, too_long: None, deadline }
+        Attempts { keyspace, number: 1, began, age: None, limit, too_long: None, deadline }
     }
 
-    /// Handles the end of an attempt. If the transaction can be tried again, waits until the next attempt may begin and
+    /// Handles the end of this attempt. If the transaction can be tried again, waits until the next attempt may begin and
     /// returns `None`.
     pub(crate) async fn after<T>(
         &mut self,
+        attempt: &Attempt,
         ended: Ended<T>,
     ) -> Result<Option<T>, TransactionError> {
         let (attempts, options) = (self.number, &self.keyspace.options);
@@ -56,12 +63,15 @@ impl<'a> Attempts<'a> {
             Ended::Aborted(_) => self.too_long = None,
         }
         let port = &self.keyspace.port;
-        let resume = port.now() + options.backoff.wait(attempts, port.random());
+        let took = port.now().since(self.began);
+        let resume = port.now() + options.backoff.wait(attempts, took, port.random());
         if resume >= self.limit {
             return Err(self.overdue());
         }
         self.keyspace.sleep_until(resume).await;
         self.number += 1;
+        self.began = self.keyspace.port.now();
+        self.age = self.age.or(attempt.version());
         Ok(None)
     }
 

@@ -5,10 +5,20 @@ use std::time::Duration;
 use crate::Backoff;
 
 impl Backoff {
-    /// The wait before retry `retry`, counted from 1, given a uniformly random number.
-    pub fn wait(&self, retry: u32, random: u64) -> Duration {
+    /// [`Backoff::Following`] waits at most this long.
+    pub const LONGEST: Duration = Duration::from_millis(500);
+    /// For [`Backoff::Following`], no attempt is shorter than this.
+    const SHORTEST: Duration = Duration::from_micros(100);
+
+    /// The wait before retry `retry`, counted from 1, if the last attempt took as long as `attempt`, given a uniformly
+    /// random number.
+    pub fn wait(&self, retry: u32, attempt: Duration, random: u64) -> Duration {
+        let (first, most) = match *self {
+            Backoff::Following => (attempt.max(Backoff::SHORTEST), Backoff::LONGEST),
+            Backoff::Exponential { first, most } => (first, most),
+        };
         let doublings = retry.saturating_sub(1).min(62);
-        let most = self.first.as_nanos().saturating_mul(1 << doublings).min(self.most.as_nanos());
+        let most = first.as_nanos().saturating_mul(1 << doublings).min(most.as_nanos());
         let most = most.min(u128::from(u64::MAX)) as u64;
         // The upper half of the product of two 64-bit numbers is uniform in 0..most.
         Duration::from_nanos(((u128::from(random) * u128::from(most)) >> 64) as u64)
@@ -21,12 +31,30 @@ mod tests {
 
     #[test]
     fn the_wait_doubles_up_to_its_most() {
-        let backoff = Backoff::default();
-        let longest = |retry| backoff.wait(retry, u64::MAX).as_micros();
+        let milliseconds = Duration::from_millis;
+        let backoff = Backoff::Exponential { first: milliseconds(1), most: milliseconds(2500) };
+        let longest = |retry| backoff.wait(retry, milliseconds(7), u64::MAX).as_micros();
         assert_eq!(longest(1), 999);
         assert_eq!(longest(2), 1999);
         assert_eq!(longest(30), 2_499_999);
         assert_eq!(longest(u32::MAX), 2_499_999);
-        assert_eq!(backoff.wait(5, 0), Duration::ZERO);
+        assert_eq!(backoff.wait(5, milliseconds(7), 0), Duration::ZERO);
+    }
+
+    #[test]
+    fn the_wait_follows_the_last_attempt_up_to_a_bound() {
+        let longest = |retry, attempt| {
+            let attempt = Duration::from_micros(attempt);
+            Backoff::default().wait(retry, attempt, u64::MAX).as_micros() + 1
+        };
+        assert_eq!((longest(1, 200), longest(3, 200), longest(6, 200)), (200, 800, 6400));
+        assert_eq!((longest(1, 150_000), longest(2, 150_000)), (150_000, 300_000));
+        assert_eq!(
+            (longest(30, 200), longest(3, 150_000)),
+            (500_000, 500_000),
+            "half a second at most"
+        );
+        assert_eq!(longest(1, 0), 100, "it never tries again at once for ever");
+        assert_eq!(longest(1, u64::MAX / 2), 500_000);
     }
 }

@@ -102,9 +102,8 @@ impl<'a, P: Program> Execution<'a, P> {
         keyspace: &'a TransactionKeyspace,
         program: &'a mut P,
         deadline: &'a mut Alarm,
-        only_reads: bool,
+        attempt: Arc<Attempt>,
     ) -> Execution<'a, P> {
-        let attempt = Attempt::new(keyspace.limits, only_reads);
         Execution {
             keyspace,
             program,
@@ -124,7 +123,7 @@ impl<'a, P: Program> Execution<'a, P> {
         let Ok(txn) = self.keyspace.port.open(self.attempt.clone(), cx.waker()) else {
             return false;
         };
-        self.operations.push(Operation::Begin { only_reads: self.attempt.only_reads });
+        self.operations.push(self.attempt.begin());
         self.program.start(&self.attempt);
         self.phase = Phase::Running(txn);
         true

@@ -8,6 +8,7 @@ use serried_actor::Timestamp;
 use serried_model::transactions::Offers;
 use serried_model::{Key, Limits, Transactions, Value};
 
+use super::Attempt;
 use super::attempts::Attempts;
 use super::continuation::Steps;
 use super::execution::Execution;
@@ -160,13 +161,13 @@ impl TransactionKeyspace {
     ) -> Result<(Committed<P::Value>, Footprint), TransactionError> {
         let mut attempts = Attempts::new(self);
         loop {
+            let attempt = Attempt::new(self.limits, only_reads, attempts.age);
             let deadline = &mut attempts.deadline;
-            let mut execution = Execution::new(self, &mut program, deadline, only_reads);
+            let mut execution = Execution::new(self, &mut program, deadline, attempt.clone());
             let ended = (&mut execution).await;
             let (re_executions, written_at) = (execution.re_executions, execution.written_at);
-            let attempt = execution.attempt.clone();
             drop(execution);
-            if let Some(value) = attempts.after(ended).await? {
+            if let Some(value) = attempts.after(&attempt, ended).await? {
                 return Ok(attempts.committed(value, &attempt, re_executions, written_at));
             }
         }

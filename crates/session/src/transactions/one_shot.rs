@@ -93,7 +93,7 @@ impl TransactionKeyspace {
     ) -> Result<(Committed<Vec<Option<Value>>>, Footprint), TransactionError> {
         let mut attempts = Attempts::new(self);
         loop {
-            let attempt = Attempt::new(self.limits, writes.is_empty());
+            let attempt = Attempt::new(self.limits, writes.is_empty(), attempts.age);
             attempt.begin_one_shot(reads, writes);
             // Nothing can be done through this handle: no run has its number.
             has_begun(&Transaction { attempt: attempt.clone(), run: 0 });
@@ -107,7 +107,7 @@ impl TransactionKeyspace {
             let ended = (&mut shot).await;
             let written_at = shot.sent_at;
             drop(shot);
-            if attempts.after(ended).await?.is_some() {
+            if attempts.after(&attempt, ended).await?.is_some() {
                 let values = attempt.values(reads);
                 return Ok(attempts.committed(values, &attempt, 0, written_at));
             }

@@ -23,18 +23,21 @@ impl Default for TransactOptions {
     }
 }
 
-/// A randomised exponential backoff: before retry `k`, from 1, the wait is uniform between zero and
-/// `first * 2^(k-1)`, or `most` where that is less (000 §5, "Measurement").
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Backoff {
-    /// The longest wait before the first retry. Default 1 ms.
-    pub first: Duration,
-    /// The longest wait of all. Default 2.5 s.
-    pub most: Duration,
-}
-
-impl Default for Backoff {
-    fn default() -> Self {
-        Backoff { first: Duration::from_millis(1), most: Duration::from_millis(2500) }
-    }
+/// How long to wait before an attempt that follows another one. The wait is random, and doubles with each retry.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub enum Backoff {
+    /// Follows the attempts. Before retry `k`, from 1, the wait is uniform between zero and `2^(k-1)` times as long as the
+    /// last attempt took, or [`Backoff::LONGEST`] where that is less. An attempt on a hot key takes about as long as others
+    /// keep the key to themselves, so the wait fits both a key that is hot within one machine and one that is hot across
+    /// regions.
+    #[default]
+    Following,
+    /// Before retry `k`, from 1, the wait is uniform between zero and `first * 2^(k-1)`, or `most` where that is less. The
+    /// paper's clients wait from 1 ms to 2.5 s (000 §5, "Measurement").
+    Exponential {
+        /// The longest wait before the first retry.
+        first: Duration,
+        /// The longest wait of all.
+        most: Duration,
+    },
 }

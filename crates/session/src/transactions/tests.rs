@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serried_model::transactions::{Ending, Offers, Operation, Outcome, Output, Past};
-use serried_model::{Key, ReadValue, Transactions, Value};
+use serried_model::{Key, ReadValue, Transactions, Value, Version};
 
 use crate::script::version;
 use crate::{
@@ -51,8 +51,8 @@ impl Script {
                 let writes: Vec<_> = writes.iter().map(|w| (&w.key, &w.value)).collect();
                 format!("one shot {reads:?} {writes:?}")
             }
-            Operation::Begin { only_reads: false } => "begin".to_string(),
-            Operation::Begin { only_reads: true } => "begin to read".to_string(),
+            Operation::Begin { only_reads: false, .. } => "begin".to_string(),
+            Operation::Begin { only_reads: true, .. } => "begin to read".to_string(),
         };
         self.take_operations().into_iter().map(line).collect()
     }
@@ -228,6 +228,41 @@ fn an_aborted_attempt_is_tried_again_after_a_backoff_until_the_budget_is_spent()
     }
     let Poll::Ready(Err(error)) = poll(&mut transaction) else { panic!() };
     assert_eq!(error.to_string(), "2 attempts were all aborted, in conflict over `a`");
+}
+
+/// The ages with which attempts have begun since the last call.
+fn ages(script: &Script) -> Vec<Option<Version>> {
+    let age = |operation| match operation {
+        Operation::Begin { age, .. } => Some(age),
+        _ => None,
+    };
+    script.take_operations().into_iter().filter_map(age).collect()
+}
+
+#[test]
+fn all_attempts_after_the_first_have_its_version_as_their_age() {
+    let (script, keyspace) = Script::new();
+    let aborted = || Output::Outcome(Outcome::Aborted { conflicts: Vec::new() });
+    let second = Duration::from_secs(1);
+    let mut transaction = Box::pin(keyspace.put("a", "1"));
+    let mut one_shot = Box::pin(keyspace.one_shot(["a"], []));
+    for expected in [None, Some(version(7)), Some(version(7))] {
+        assert!(poll(&mut transaction).is_pending());
+        assert_eq!(ages(&script), [expected]);
+        let at = if expected.is_none() { 7 } else { 9 };
+        script.tell_last(Output::Began(version(at)));
+        script.tell_last(aborted());
+        assert!(poll(&mut transaction).is_pending());
+        script.advance(second);
+    }
+    for expected in [None, Some(version(8))] {
+        assert!(poll(&mut one_shot).is_pending());
+        assert_eq!(ages(&script), [expected]);
+        script.tell_last(Output::Began(version(8)));
+        script.tell_last(aborted());
+        assert!(poll(&mut one_shot).is_pending());
+        script.advance(second);
+    }
 }
 
 #[derive(Debug, thiserror::Error, PartialEq)]

@@ -41,6 +41,7 @@ pub(crate) fn shot(us: u64, number: u16, reads: &[&str], writes: &[&str]) -> Sho
     let write = |key: &&str| Write { key: Key::from(*key), value: value.clone() };
     Shot {
         txn: txn(us),
+        age: None,
         number,
         reads: reads.iter().map(|key| Key::from(*key)).collect(),
         for_update: 0,

@@ -98,7 +98,8 @@ impl Forger {
                 let writes = self.keys().into_iter().map(write).collect();
                 let (reads, participants) = (self.keys(), self.participants());
                 let for_update = self.below(3) as u32;
-                Request::Shot(Shot { txn, number, reads, for_update, writes, participants })
+                let age = (self.below(2) == 0).then(|| self.txn());
+                Request::Shot(Shot { txn, age, number, reads, for_update, writes, participants })
             }
         }
     }

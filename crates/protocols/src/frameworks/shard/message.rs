@@ -125,6 +125,8 @@ pub enum AsOf {
 pub struct Shot {
     /// The transaction.
     pub txn: Version,
+    /// The version of the transaction's first attempt, if this is another one.
+    pub age: Option<Version>,
     /// Distinguishes the shot from others of the transaction at this shard.
     pub number: u16,
     /// The keys to read, before the shot's writes.

@@ -32,7 +32,11 @@
 //!   transaction with a single part commits if that part is final, and everybody who knows it says so. So the leader puts
 //!   its end into the log together with the part, and its client's `End` only confirms it. What others do from then on is
 //!   later in the same log. A part that rests on an end is therefore chosen, applied and reported only with it, and removed
-//!   if the end is lost (see below). Answers to shots that are not the last may tell programs of what is lost then; such
+//!   if the end is lost (see below). A part that was made before the end is another matter: the end may only have made it
+//!   final. That is safe if the end is certain: a client has asked for it, or it follows from a part that stands before.
+//!   An end is not certain if the leader has decided it by itself, as when it refuses a transaction that can't read again,
+//!   or if it follows from a part that was made again. Then the part that has become final is put into the log once more,
+//!   behind that end (`replica/uncertain.rs`). Answers to shots that are not the last may tell programs of what is lost then; such
 //!   programs are refused.
 //! - *A refusal is permanent.* A transaction can be refused at a shard where it has no part yet.
 //!   The leader remembers the refusal for as long as it leads, and this need not be durable. Each
@@ -172,6 +176,10 @@ pub enum Mutation {
     AnswersBeforeDurable,
     /// Others do not see what a transaction has done whose end is not in the rows yet.
     ForgetsPlaced,
+    /// What may be due to an end that is not certain yet is reported at once.
+    TrustsUncertainEnds,
+    /// A transaction that is tried again is as young as its new version.
+    AgesAnew,
     /// A read-only transaction without parts is answered even if its keys were written since its
     /// client's last reply, and prevents no write.
     SnapshotsUnchecked,

@@ -87,8 +87,9 @@ pub(super) fn to_client(from: NodeId, told: &Reply, group: &Group) -> bool {
 }
 
 fn shot(shot: &Shot, own: u16, group: &Group) -> bool {
-    let Shot { txn, reads, for_update, participants: last, .. } = shot;
+    let Shot { txn, age, reads, for_update, participants: last, .. } = shot;
     version(*txn)
+        && age.is_none_or(|age| age < *txn)
         && *for_update as usize <= reads.len()
         && last.as_ref().is_none_or(|last| participants(last, own, group))
 }
@@ -180,6 +181,7 @@ mod tests {
         let is_sound = |inputs: Vec<Datum>| {
             let shot = Shot {
                 txn: Version { timestamp_us: 1, coordinator: client },
+                age: None,
                 number: 0,
                 reads: Vec::new(),
                 for_update: 0,

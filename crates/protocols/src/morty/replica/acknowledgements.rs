@@ -30,7 +30,7 @@ impl Acknowledgements {
         versions.push(version);
         if versions.len() >= SEND_AT {
             let versions = core::mem::take(versions);
-            cx.send(to, Message::Reply(Reply::Acknowledge { versions }));
+            cx.send_unhurried(to, Message::Reply(Reply::Acknowledge { versions }));
         } else if !self.timer_is_set {
             self.timer_is_set = true;
             cx.set_timer(Timer::Acknowledge, SEND_AFTER);
@@ -42,7 +42,7 @@ impl Acknowledgements {
         self.timer_is_set = false;
         for (to, versions) in core::mem::take(&mut self.due) {
             if !versions.is_empty() {
-                cx.send(to, Message::Reply(Reply::Acknowledge { versions }));
+                cx.send_unhurried(to, Message::Reply(Reply::Acknowledge { versions }));
             }
         }
     }

@@ -95,12 +95,23 @@ pub(super) struct Execution {
     pub(super) conflict: Option<Conflict>,
     /// What a provisional vote waits for: the reads that are not known to be committed as they were read.
     pub(super) unconfirmed: Reads,
+    /// How many transactions it waits for, one after the other, as far as they were known when it got its vote.
+    pub(super) depth: u32,
 }
 
 impl Execution {
     fn new(eid: u32, contents: Arc<Contents>) -> Execution {
         let (reads, unconfirmed) = Default::default();
-        Execution { eid, contents, reads, vote: None, logged_at: 0, conflict: None, unconfirmed }
+        Execution {
+            eid,
+            contents,
+            reads,
+            vote: None,
+            logged_at: 0,
+            conflict: None,
+            unconfirmed,
+            depth: 0,
+        }
     }
 
     /// Whether its reads are prepared.
@@ -265,6 +276,18 @@ impl Transactions {
                 execution.reads.push(place);
             }
         }
+    }
+
+    /// How many transactions its execution waits for, one after the other, if it waits with these reads.
+    pub(super) fn depth(&self, contents: &Contents, unconfirmed: &Reads) -> u32 {
+        let writer = |read: &u32| contents.reads[*read as usize].write.version;
+        let depth = |writer| Some(self.get(writer)?.execution.as_ref()?.depth);
+        unconfirmed.iter().map(|read| 1 + depth(writer(read)).unwrap_or(0)).max().unwrap_or(0)
+    }
+
+    /// Notes how many transactions it waits for.
+    pub(super) fn note_depth(&mut self, version: Version, depth: u32) {
+        self.voted_execution(version).depth = depth;
     }
 
     /// Notes which reads a provisional vote waits for. Returns whether they are others than before.

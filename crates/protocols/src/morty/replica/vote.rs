@@ -18,6 +18,9 @@ use crate::morty::message::{
 use crate::morty::record::Record;
 use crate::morty::{Control, Mutation};
 
+/// A provisional vote that waits for so many transactions, one after the other, is in no hurry.
+const DEEP: u32 = 16;
+
 impl Replica {
     pub(super) fn on_prepare(
         &mut self,
@@ -125,11 +128,14 @@ impl Replica {
     fn vote(&mut self, version: Version, cx: &mut Cx) {
         let last = (None, Version::INITIAL);
         let Some((eid, vote, conflict)) = self.decide_vote(version, last, cx) else { return };
-        self.send_vote(
-            version,
-            Message::Reply(Reply::PrepareReply { version, eid, vote, conflict }),
-            cx,
-        );
+        let reply = Message::Reply(Reply::PrepareReply { version, eid, vote, conflict });
+        let execution = self.transactions.get(version).and_then(|open| open.execution.as_ref());
+        if execution.is_some_and(|execution| execution.depth >= DEEP)
+            && !self.setup.options.mutation.is(Mutation::VotesBeforeDurable)
+        {
+            return cx.send_unhurried(version.coordinator, reply);
+        }
+        self.send_vote(version, reply, cx);
     }
 
     /// Validates the transaction's execution, and enters and logs this replica's vote on it, unless it has to wait. `last` is
@@ -161,6 +167,8 @@ impl Replica {
         let (control, keys) = (self.setup.options.control, &mut self.state.keys);
         self.transactions.prepare(version, (vote, conflict.clone()), control, keys);
         let some_are_confirmed = unconfirmed.len() < contents.reads.len();
+        let depth = self.transactions.depth(&contents, &unconfirmed);
+        self.transactions.note_depth(version, depth);
         if last != Some(vote) {
             self.log.append(Record::Voted { version, eid, next_tag, vote, contents }, cx);
             self.transactions.logged(version, cx.log_position());

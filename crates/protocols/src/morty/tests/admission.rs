@@ -20,7 +20,7 @@ fn stranger(options: Options) -> Net {
 fn write_from_ahead(net: &mut Net, ahead_us: u64) {
     net.now += ahead_us;
     net.open.insert(0, BTreeMap::new());
-    net.ask(0, Operation::Begin { only_reads: false });
+    net.ask(0, Operation::Begin { only_reads: false, age: None });
     net.now -= ahead_us;
     net.commit(0, &[], &[("x", "1")]);
 }

@@ -89,7 +89,7 @@ impl Net {
         self.hear();
         if let Entry::Vacant(closed) = self.open.entry(client) {
             closed.insert(BTreeMap::new());
-            self.ask(client, Operation::Begin { only_reads: false });
+            self.ask(client, Operation::Begin { only_reads: false, age: None });
         }
         self.ask(client, operation);
     }

@@ -18,7 +18,7 @@ impl Client {
         let mut client = Client { net, group, began: Version::INITIAL };
         let writes = vec![client.write_in(0), client.write_in(1)];
         let commit = Operation::Commit { reads: Vec::new(), writes };
-        for operation in [Operation::Begin { only_reads: false }, commit] {
+        for operation in [Operation::Begin { only_reads: false, age: None }, commit] {
             client.net.operate(0, 0, operation);
         }
         let began = client.net.outputs.iter().find_map(|(_, (_, output))| match output {

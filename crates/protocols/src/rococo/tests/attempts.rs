@@ -278,7 +278,7 @@ fn equal_pieces_of_an_ordered_call_are_one() {
     }
     hand.call(0, "get", &[3, 4]);
     let inputs = vec![Datum::Int(0), Datum::list([7, 7].map(Datum::Int)), Datum::Int(3)];
-    let call = hand.operate(0, Operation::Call { procedure: "gather".into(), inputs });
+    let call = hand.operate(0, Operation::Call { procedure: "gather".into(), inputs, age: None });
     for pieces in [2, 3] {
         let first = requests(&mut hand);
         assert_eq!(read(&first[0]).pieces.len(), pieces);

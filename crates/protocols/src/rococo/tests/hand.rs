@@ -165,7 +165,7 @@ impl Hand {
 
     pub(super) fn begin(&mut self, client: u64, procedure: &str, inputs: &[i64]) -> u64 {
         let inputs = inputs.iter().copied().map(Datum::Int).collect();
-        self.operate(client, Operation::Call { procedure: procedure.into(), inputs })
+        self.operate(client, Operation::Call { procedure: procedure.into(), inputs, age: None })
     }
 
     pub(super) fn outcome(&self, number: u64) -> Option<Outcome> {

@@ -255,7 +255,7 @@ fn a_call_without_pieces_ends_although_others_were_ordered() {
     hand.run(1000);
     let begin = |hand: &mut Hand, rows: &[i64]| {
         let rows = Datum::list(rows.iter().copied().map(Datum::Int));
-        hand.operate(0, Operation::Call { procedure: "some".into(), inputs: vec![rows] })
+        hand.operate(0, Operation::Call { procedure: "some".into(), inputs: vec![rows], age: None })
     };
     begin(&mut hand, &[7]);
     hand.run(1000);

@@ -458,10 +458,10 @@ impl<C: Control> Actor for Coordinator<C> {
 impl<C: Control> Coordinate<Transactions> for Coordinator<C> {
     fn on_operation(&mut self, txn: TxnId, operation: Operation, cx: &mut Cx<'_, C>) {
         match operation {
-            Operation::Begin { only_reads } => {
+            Operation::Begin { only_reads, age } => {
                 let has_no_parts = only_reads && C::SNAPSHOTS != Snapshots::Never;
                 let snapshot = has_no_parts.then(Snapshot::default);
-                self.txns.insert(txn, Txn::new(snapshot, cx.now()));
+                self.txns.insert(txn, Txn::new(snapshot, age, cx.now()));
             }
             Operation::Get { key, for_update } => self.get(txn, key, for_update),
             // Writes are sent when the transaction commits.

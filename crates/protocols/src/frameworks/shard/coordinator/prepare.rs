@@ -73,7 +73,8 @@ impl<C: Control> Coordinator<C> {
             let open = self.txns.get_mut(&txn).expect("it is open");
             let number = open.next_shot(shard);
             let participants = participants.cloned();
-            let shot = Shot { txn: version, number, reads, for_update, writes, participants };
+            let (txn, age) = (version, open.age.filter(|age| *age < version));
+            let shot = Shot { txn, age, number, reads, for_update, writes, participants };
             open.asked.insert((shard, number), Asked { shot: shot.clone(), sent_us });
             cx.send(self.leaders.of(shard, 0), Message::Request(Request::Shot(shot)));
         }

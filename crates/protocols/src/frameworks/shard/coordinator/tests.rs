@@ -67,7 +67,7 @@ fn version_of<C: Control>(
 fn a_snapshots_version_is_out_of_reach_of_open_transactions() {
     let group = Group::new(1, Duration::from_millis(1));
     let mut coordinator = client::<Queues<true>>(&group);
-    let begin = |only_reads| Operation::Begin { only_reads };
+    let begin = |only_reads| Operation::Begin { only_reads, age: None };
     let get = Operation::Get { key: Key::from("x"), for_update: false };
     let open = version_of(&mut coordinator, (1, 0), vec![begin(false), get]);
     let commit = || Operation::Commit { reads: Vec::new(), writes: Vec::new() };
@@ -88,7 +88,7 @@ fn writes_whose_locks_are_held_are_sent_with_the_last_shot() {
     {
         let mut client = client::<Locking<true>>(&group);
         let get = Operation::Get { key: Key::from("x"), for_update };
-        let operations = vec![Operation::Begin { only_reads: false }, get];
+        let operations = vec![Operation::Begin { only_reads: false, age: None }, get];
         let txn = version_of(&mut client, (1, 0), operations);
         if answered {
             let found = vec![Found { version: Version::INITIAL, value: None }];
@@ -120,7 +120,7 @@ fn each_shard_is_sent_its_reads_for_update_first_and_how_many_there_are() {
     let mut coordinator = client::<Locking<true>>(&group);
     coordinator.set_clock_us(NOW_US);
     coordinator.act_client(client_id(0), |coordinator, cx| {
-        coordinator.on_operation(TxnId(1), Operation::Begin { only_reads: false }, cx);
+        coordinator.on_operation(TxnId(1), Operation::Begin { only_reads: false, age: None }, cx);
         let reads = [(&first[0], false), (&second[0], false), (&first[1], true), (&first[2], true)];
         for (key, for_update) in reads {
             let get = Operation::Get { key: key.clone(), for_update };
@@ -144,7 +144,10 @@ fn no_part_moves_to_the_beginning_of_a_refined_transaction() {
     let group = Group::new(1, Duration::from_millis(1));
     let mut coordinator = client::<Queues<false>>(&group);
     let one_shot = |reads, writes| {
-        vec![Operation::Begin { only_reads: false }, Operation::OneShot { reads, writes }]
+        vec![
+            Operation::Begin { only_reads: false, age: None },
+            Operation::OneShot { reads, writes },
+        ]
     };
     // The client's clock is ahead for a while.
     let read =
@@ -182,7 +185,7 @@ fn a_late_window_of_one_shard_does_not_close_others() {
     let put = |shard| {
         let write = Write { key: key(shard), value: None };
         let one_shot = Operation::OneShot { reads: Vec::new(), writes: vec![write] };
-        vec![Operation::Begin { only_reads: false }, one_shot]
+        vec![Operation::Begin { only_reads: false, age: None }, one_shot]
     };
     let from_us = NOW_US + 30_000_000;
     let txn = version_of(&mut coordinator, (1, 0), put(0));
@@ -213,7 +216,7 @@ fn report(coordinator: &mut Net<Timestamping>, after_us: u64) {
 /// The time as of which a transaction reads, after now. Its client's clock shows `after_us`.
 fn reads_as_of(coordinator: &mut Net<Timestamping>, txn: u64, after_us: u64) -> u64 {
     let get = Operation::Get { key: Key::from("x"), for_update: false };
-    let operations = vec![Operation::Begin { only_reads: true }, get];
+    let operations = vec![Operation::Begin { only_reads: true, age: None }, get];
     version_of(coordinator, (txn, after_us), operations).timestamp_us - NOW_US
 }
 
@@ -271,7 +274,7 @@ fn a_read_that_is_refused_says_nothing_of_the_transaction_with_its_version() {
     let mut coordinator = client::<Timestamping>(&Group::new(1, Duration::from_millis(1)));
     let key = Key::from("x");
     let get = Operation::Get { key: key.clone(), for_update: false };
-    let operations = vec![Operation::Begin { only_reads: false }, get];
+    let operations = vec![Operation::Begin { only_reads: false, age: None }, get];
     let at = version_of(&mut coordinator, (1, 0), operations);
     act(&mut coordinator, 0, |coordinator, cx| {
         coordinator.on_operation(TxnId(2), Operation::GetAt { key, at }, cx);
@@ -304,7 +307,11 @@ fn forge_for<C: Control>() {
                     0 => {
                         open += 1;
                         let (txn, only_reads) = (TxnId(open), forger.below(2) == 0);
-                        coordinator.on_operation(txn, Operation::Begin { only_reads }, cx);
+                        coordinator.on_operation(
+                            txn,
+                            Operation::Begin { only_reads, age: None },
+                            cx,
+                        );
                         let key = keys[forger.below(2) as usize].clone();
                         coordinator.on_operation(
                             txn,
@@ -396,7 +403,7 @@ fn a_commit_whose_reads_are_not_known_has_an_unknown_outcome() {
     let key = Key::from("x");
     let writes = vec![Write { key: key.clone(), value: None }];
     let one_shot = Operation::OneShot { reads: vec![key], writes };
-    let operations = vec![Operation::Begin { only_reads: false }, one_shot];
+    let operations = vec![Operation::Begin { only_reads: false, age: None }, one_shot];
     let txn = version_of(&mut coordinator, (1, 0), operations);
     let decision = Decision::Commit(Stamp::assigned(txn));
     let told = act(&mut coordinator, 1, |coordinator, cx| {
@@ -417,7 +424,7 @@ fn a_transaction_that_is_forgotten_while_it_is_committed_has_an_unknown_outcome(
             true => Operation::OneShot { reads: vec![], writes: vec![Write { key, value: None }] },
             false => Operation::Get { key, for_update: false },
         };
-        let operations = vec![Operation::Begin { only_reads: false }, operation];
+        let operations = vec![Operation::Begin { only_reads: false, age: None }, operation];
         let txn = version_of(&mut coordinator, (1, 0), operations);
         let told = act(&mut coordinator, 1, |coordinator, cx| {
             let reason = Refusal::Forgotten { from_us: NOW_US + 9 };

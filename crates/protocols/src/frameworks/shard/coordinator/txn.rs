@@ -27,6 +27,8 @@ pub(super) enum Phase {
 pub(super) struct Txn {
     /// Its version, once a message has needed one.
     pub(super) version: Option<Version>,
+    /// The version of its first attempt, if this is another one.
+    pub(super) age: Option<Version>,
     pub(super) phase: Phase,
     /// Its reads without parts, while it runs without them.
     pub(super) snapshot: Option<Snapshot>,
@@ -66,9 +68,10 @@ pub(super) struct Part {
 }
 
 impl Txn {
-    pub(super) fn new(snapshot: Option<Snapshot>, now: Timestamp) -> Txn {
+    pub(super) fn new(snapshot: Option<Snapshot>, age: Option<Version>, now: Timestamp) -> Txn {
         Txn {
             version: None,
+            age,
             phase: Phase::Running,
             snapshot,
             one_shot: false,

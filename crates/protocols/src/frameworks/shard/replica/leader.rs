@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use serried_actor::Timestamp;
-use serried_model::{NodeId, Version};
+use serried_model::{Key, NodeId, Version};
 
 use super::super::Mutation;
 use super::super::control::{Control, Event};
@@ -19,6 +19,7 @@ use super::super::stamp::Stamp;
 use super::super::verdict::{Verdict, verdict};
 use super::acknowledgements::Acknowledgements;
 use super::admission::{Admission, Windows};
+use super::answered::Answered;
 use super::commit_waits::CommitWaits;
 use super::controlled::Controlled;
 use super::open::{Open, Standing};
@@ -28,6 +29,7 @@ use super::resolution::Resolution;
 use super::sets::Sets;
 use super::shard::Common;
 use super::snapshots::Parked;
+use super::uncertain::Uncertain;
 use super::{Cx, Timer};
 use crate::frameworks::replicated_log::ReplicatedLog;
 
@@ -52,6 +54,8 @@ pub(super) struct Leader<C> {
     pub(super) unproposed: VecDeque<Entry>,
     /// Replies to send once a slot is chosen.
     confirming: VecDeque<(u64, NodeId, Reply)>,
+    pub(super) uncertain: Uncertain,
+    pub(super) answered: Answered,
     pub(super) acknowledgements: Acknowledgements,
     pub(super) resolutions: BTreeMap<Version, Resolution>,
     /// The read-only transactions that wait for others to end.
@@ -79,6 +83,8 @@ impl<C: Control> Leader<C> {
             },
             unproposed: VecDeque::new(),
             confirming: VecDeque::new(),
+            uncertain: Uncertain::default(),
+            answered: Answered::default(),
             acknowledgements: Acknowledgements::default(),
             resolutions: BTreeMap::new(),
             parked: Parked::default(),
@@ -117,6 +123,8 @@ impl<C: Control> Leader<C> {
         each("refused", self.refusals.len() as u64);
         each("unproposed", self.unproposed.len() as u64);
         each("parked", self.parked.len() as u64);
+        each("uncertain", self.uncertain.len() as u64);
+        each("answered", self.answered.len() as u64);
         each("commit_waits", self.commit_waits.len() as u64);
         self.controlled.gauges(each);
     }
@@ -141,6 +149,7 @@ impl<C: Control> Leader<C> {
             }
             Event::Settled(txn) => {
                 self.open.entry(txn).and_modify(|open| open.settled = true);
+                self.prepare_behind_uncertain(txn, common, cx);
                 self.answer(txn, common, cx);
                 self.end_alone(txn, common, cx);
             }
@@ -213,6 +222,8 @@ impl<C: Control> Leader<C> {
             let other = |entry: &Entry| entry.part().is_none_or(|part| part.txn != txn);
             self.unproposed.retain(other);
         }
+        open.is_remade |= open.standing != Standing::Executing;
+        open.place = self.uncertain.next_place();
         open.validity = validity;
         open.keys = items.iter().map(|item| item.key.clone()).collect();
         open.standing = Standing::Preparing(None);
@@ -233,6 +244,31 @@ impl<C: Control> Leader<C> {
             open.standing = Standing::Prepared;
             self.answer(txn, common, cx);
         }
+    }
+
+    /// A transaction's part has become final. If that may be due to an end which is only certain once it is chosen, the part
+    /// is put into the log once more, behind that end. Then it is chosen, and reported, only with it.
+    fn prepare_behind_uncertain(&mut self, txn: Version, common: &mut Common, cx: &mut Cx<'_, C>) {
+        let Some(open) = self.open.get(&txn) else { return };
+        let has_part = !matches!(open.standing, Standing::Executing | Standing::Ending);
+        let is_behind = !self.uncertain.any_after(open.place);
+        if has_part
+            && !is_behind
+            && open.alone.is_none()
+            && !common.mutation.is(Mutation::TrustsUncertainEnds)
+        {
+            self.prepare(txn, common, cx);
+        }
+    }
+
+    /// Aborts a transaction that has a part here. Nobody else knows of that before the end is chosen.
+    pub(super) fn give_up(&mut self, txn: Version, common: &mut Common, cx: &mut Cx<'_, C>) {
+        let is_new = |open: &Open| open.standing != Standing::Ending && open.alone.is_none();
+        if self.open.get(&txn).is_some_and(is_new) {
+            let place = self.uncertain.next_place();
+            self.uncertain.insert(txn, place);
+        }
+        self.decide(txn, Decision::Abort, common, cx);
     }
 
     /// Sends the answers that are possible for a transaction.
@@ -319,13 +355,17 @@ impl<C: Control> Leader<C> {
             return;
         }
         let Verdict::Commit(at) = verdict(txn, core::iter::once(open.validity)) else { return };
-        let reads = open.last_reads().to_vec();
+        // One that was inherited ends when its client asks again, so that it can be answered.
+        let Some(reads) = open.last_reads().map(<[Key]>::to_vec) else { return };
         let place = common.store_and_clock(cx);
         let found = self
             .controlled
             .act(&mut common.table, place, |control, desk| control.found(txn, &reads, desk));
         let (Some(found), Some(open)) = (found, self.open.get_mut(&txn)) else { return };
         open.alone = Some(found);
+        if open.is_remade {
+            self.uncertain.insert(txn, open.place);
+        }
         let (keys, decision) = (open.keys.clone(), Decision::Commit(at));
         self.unproposed.push_back(Entry::Decide { txn, decision, keys });
         self.release(txn, decision, common, cx);
@@ -382,6 +422,7 @@ impl<C: Control> Leader<C> {
         }
         let resolution = self.resolutions.remove(&txn);
         self.parked.release(txn);
+        self.uncertain.remove(txn);
         let mut is_concluded = false;
         let reply = || Message::Reply(Reply::Decided { txn, decision });
         if let Some(open) = self.open.remove(&txn) {
@@ -396,6 +437,10 @@ impl<C: Control> Leader<C> {
             }
             if let Some((to, _)) = open.mover {
                 cx.send(to, reply());
+            }
+            let is_confirmed = open.enders.iter().any(|node| node.is_coordinator());
+            if let Some(reply) = open.last_answer().filter(|_| !is_confirmed) {
+                self.answered.insert(txn, reply);
             }
             for to in open.enders {
                 self.acknowledgements.add(to, txn, cx);
@@ -429,7 +474,7 @@ impl<C: Control> Leader<C> {
         let standing = self.open.get(&txn).map(|open| open.standing);
         if standing.is_some_and(|standing| standing != Standing::Executing) {
             // No client knows that it is ready, but a later leader may find its part.
-            return self.decide(txn, Decision::Abort, common, cx);
+            return self.give_up(txn, common, cx);
         }
         let window = common.table.window();
         assert!(txn.timestamp_us < window.to_us, "transaction {txn} is refused beyond the window");

@@ -2,6 +2,7 @@
 
 mod acknowledgements;
 mod admission;
+mod answered;
 mod commit_waits;
 mod controlled;
 mod deciding;
@@ -17,6 +18,7 @@ mod shard;
 mod snapshots;
 #[cfg(test)]
 mod tests;
+mod uncertain;
 
 use std::collections::VecDeque;
 

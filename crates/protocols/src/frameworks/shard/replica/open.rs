@@ -39,6 +39,11 @@ pub(super) struct Open {
     pub(super) validity: Validity,
     /// The keys of its part.
     pub(super) keys: Arc<[Key]>,
+    /// Where its part stands among the parts and uncertain ends that this leader has put into the log. Inherited parts stand
+    /// before all.
+    pub(super) place: u64,
+    /// Whether it had another part before.
+    pub(super) is_remade: bool,
     /// Its end has followed its part into the log, since there is no other part. What its last shot has read.
     pub(super) alone: Option<Vec<Found>>,
     /// What it calls, once a shot with a program has arrived.
@@ -97,6 +102,8 @@ impl Open {
             settled: false,
             validity: Validity::ALWAYS,
             keys: Arc::new([]),
+            place: 0,
+            is_remade: false,
             alone: None,
             call: None,
             kept: None,
@@ -193,9 +200,15 @@ impl Open {
         Some(Answerable { client, number, reads: shot.reads.clone(), clock_us, is_last })
     }
 
-    /// What its last shot reads.
-    pub(super) fn last_reads(&self) -> &[Key] {
-        self.shots.iter().find(|shot| shot.is_last).map_or(&[], |shot| &shot.reads)
+    /// What its last shot reads, if the shot has arrived here.
+    pub(super) fn last_reads(&self) -> Option<&[Key]> {
+        self.shots.iter().find(|shot| shot.is_last).map(|shot| &shot.reads[..])
+    }
+
+    /// The answer to its last shot, if it has ended with its part and was answered.
+    pub(super) fn last_answer(&self) -> Option<Reply> {
+        self.alone.as_ref()?;
+        self.shots.iter().find(|shot| shot.is_last)?.answered.clone()
     }
 
     /// Marks a shot as answered. If `answer` is `None`, forgets the shot as if it had not arrived.

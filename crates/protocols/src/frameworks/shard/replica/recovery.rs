@@ -40,7 +40,7 @@ impl<C: Control> Leader<C> {
             }
             if open.must_abort() {
                 // The call was refused. If its client has validated what it had read, it aborts the call as well.
-                return self.decide(txn, Decision::Abort, common, cx);
+                return self.give_up(txn, common, cx);
             }
             return self.answer(txn, common, cx);
         }
@@ -120,7 +120,7 @@ impl<C: Control> Leader<C> {
         match resolution.step(open.validity) {
             Step::Wait => {}
             Step::Commit(_) if open.must_abort() => {
-                self.decide(txn, Decision::Abort, common, cx);
+                self.give_up(txn, common, cx);
             }
             Step::Commit(at) => self.commit(txn, at, common, cx),
             Step::Move(to) => {
@@ -204,7 +204,7 @@ impl<C: Control> Leader<C> {
             .controlled
             .act(&mut common.table, at, |control, desk| control.reposition(txn, to, desk));
         if !can_move {
-            self.decide(txn, Decision::Abort, common, cx);
+            self.give_up(txn, common, cx);
         }
         false
     }

@@ -129,6 +129,12 @@ impl<C: Control> Leader<C> {
             _ => return None,
         };
         let txn = shot.txn;
+        if shot.participants.is_some()
+            && let Some(reply) = self.answered.get(txn)
+        {
+            cx.send(client, Message::Reply(reply.clone()));
+            return None;
+        }
         if let Some(decision) = common.table.decision(txn) {
             self.tell_decided(client, txn, decision, common, cx);
             return None;
@@ -239,6 +245,9 @@ impl<C: Control> Leader<C> {
         common: &mut Common,
         cx: &mut Cx<'_, C>,
     ) {
+        if from.is_coordinator() {
+            self.answered.remove(txn);
+        }
         let Some(open) = self.open.get_mut(&txn) else {
             // It must not begin here. A transaction before or after the window may begin
             // nevertheless, and has the same outcome: another shard has refused it permanently, or

@@ -89,6 +89,7 @@ impl<C: Control> Bench<C> {
         let (reads, writes) = (Vec::new(), vec![write]);
         self.ask(Request::Shot(Shot {
             txn: txn(after_us),
+            age: None,
             number: 1,
             reads,
             for_update: 0,
@@ -199,8 +200,15 @@ fn an_answer_before_durability_reports_no_known_slot() {
     bench.commit(txn(1), Stamp::assigned(txn(1)));
     let mut known = |number, participants: Option<Arc<[u16]>>| {
         let reads = if participants.is_some() { Vec::new() } else { vec![Key::from("y")] };
-        let shot =
-            Shot { txn: txn(2), number, reads, for_update: 0, writes: Vec::new(), participants };
+        let shot = Shot {
+            txn: txn(2),
+            age: None,
+            number,
+            reads,
+            for_update: 0,
+            writes: Vec::new(),
+            participants,
+        };
         match &bench.ask(Request::Shot(shot))[..] {
             [Reply::Executed(executed)] => executed.known,
             replies => panic!("{replies:?}"),
@@ -366,6 +374,7 @@ fn a_single_replica_answers_when_its_entries_are_durable() {
     assert!(matches!(replies[..], [Reply::Refused { .. }]), "{replies:?}");
     let shot = Shot {
         txn: txn(600_000),
+        age: None,
         number: 1,
         reads: vec![Key::from("y")],
         for_update: 0,
@@ -384,7 +393,15 @@ fn open_transactions_are_bounded_and_can_end() {
     let read = |us| {
         let reads = vec![Key::from(u64::to_string(&us).as_str())];
         let (writes, participants) = (Vec::new(), None);
-        Request::Shot(Shot { txn: txn(us), number: 1, reads, for_update: 0, writes, participants })
+        Request::Shot(Shot {
+            txn: txn(us),
+            age: None,
+            number: 1,
+            reads,
+            for_update: 0,
+            writes,
+            participants,
+        })
     };
     let most = super::leader::OPEN_AT_MOST as u64;
     for us in 1..=most + 100 {
@@ -422,6 +439,7 @@ fn a_transaction_that_runs_too_long_is_refused_with_that_reason() {
         let (reads, writes) = (vec![Key::from("x")], Vec::new());
         Request::Shot(Shot {
             txn: txn(1),
+            age: None,
             number,
             reads,
             for_update: 0,

@@ -133,8 +133,8 @@ impl<C: Control> CallCoordinator<C> {
         }
         let Some(known) = self.set.clone() else { return self.wait(txn, operation, cx) };
         match operation {
-            Operation::Call { procedure, inputs } => {
-                self.call(txn, (procedure, inputs), known, is_fresh, cx);
+            Operation::Call { procedure, inputs, age } => {
+                self.call(txn, (procedure, inputs, age), known, is_fresh, cx);
             }
             Operation::Register { set, replaces } => {
                 let (again, replaces) = (replaces.is_none(), replaces.unwrap_or(known.version));
@@ -169,14 +169,14 @@ impl<C: Control> CallCoordinator<C> {
     fn call(
         &mut self,
         txn: TxnId,
-        (name, inputs): (Arc<str>, Vec<Datum>),
+        (name, inputs, age): (Arc<str>, Vec<Datum>, Option<Version>),
         set: Arc<InUse>,
         is_fresh: bool,
         cx: &mut Cx<'_, C>,
     ) {
         let procedures = &set.set.procedures;
         let at = procedures.iter().position(|procedure| procedure.name == *name);
-        let again = || Operation::Call { procedure: name.clone(), inputs: inputs.clone() };
+        let again = || Operation::Call { procedure: name.clone(), inputs: inputs.clone(), age };
         let call = at.map(|at| (at, Call::new(&procedures[at], inputs.clone())));
         let (at, call) = match call {
             Some((at, Ok(call))) => (at, call),
@@ -190,7 +190,7 @@ impl<C: Control> CallCoordinator<C> {
             }
         };
         let of = CallOf { set: set.version, procedure: at as u16, inputs: inputs.clone() };
-        let mut run = Run::new(Arc::new(of), set, call, cx.now());
+        let mut run = Run::new(Arc::new(of), set, call, age, cx.now());
         run.start(&self.leaders.group);
         if run.shards().next().is_none() {
             // No piece occurs.

@@ -21,6 +21,8 @@ use super::super::super::verdict::{Verdict, verdict};
 pub(super) struct Run {
     /// Its version, once it has one.
     pub(super) version: Option<Version>,
+    /// The version of the call's first attempt, if this is another one.
+    age: Option<Version>,
     pub(super) began: Timestamp,
     of: Arc<CallOf>,
     set: Arc<InUse>,
@@ -85,9 +87,16 @@ pub(super) enum End {
 }
 
 impl Run {
-    pub(super) fn new(of: Arc<CallOf>, set: Arc<InUse>, call: Call, began: Timestamp) -> Run {
+    pub(super) fn new(
+        of: Arc<CallOf>,
+        set: Arc<InUse>,
+        call: Call,
+        age: Option<Version>,
+        began: Timestamp,
+    ) -> Run {
         Run {
             version: None,
+            age,
             began,
             of,
             set,
@@ -174,6 +183,7 @@ impl Run {
             part.shots += 1;
             let shot = Shot {
                 txn,
+                age: self.age.filter(|age| *age < txn),
                 number: part.shots,
                 reads: Vec::new(),
                 for_update: 0,

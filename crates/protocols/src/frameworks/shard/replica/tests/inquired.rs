@@ -32,7 +32,7 @@ fn write(net: &mut Net, client: u64, txn: u64) {
         keys.find(|key| group.partition_of(key) == shard).expect("some key is there")
     };
     let write = |shard| Write { key: key(shard), value: Some(Value::from("new")) };
-    net.operate(client, txn, Operation::Begin { only_reads: false });
+    net.operate(client, txn, Operation::Begin { only_reads: false, age: None });
     let writes = vec![write(0), write(1)];
     net.operate(client, txn, Operation::Commit { reads: Vec::new(), writes });
 }
@@ -188,7 +188,7 @@ fn decision(net: &mut Net, shard: u16, txn: Version) -> Option<Decision> {
 #[test]
 fn a_clients_own_inquiry_does_not_abort_its_transaction() {
     let (mut net, group) = shards(2);
-    net.operate(0, 1, Operation::Begin { only_reads: false });
+    net.operate(0, 1, Operation::Begin { only_reads: false, age: None });
     let writes = vec![write_in(&group, 1)];
     net.operate(0, 1, Operation::Commit { reads: Vec::new(), writes });
     let txn = version(&net, 0, 1);
@@ -214,7 +214,7 @@ fn a_clients_own_inquiry_does_not_abort_its_transaction() {
 #[test]
 fn an_inquiry_after_an_unknown_outcome_does_not_end_one_half_differently_from_the_other() {
     let (mut net, group) = shards(3);
-    net.operate(0, 1, Operation::Begin { only_reads: false });
+    net.operate(0, 1, Operation::Begin { only_reads: false, age: None });
     let writes = vec![write_in(&group, 0), write_in(&group, 1)];
     net.operate(0, 1, Operation::Commit { reads: Vec::new(), writes });
     let txn = version(&net, 0, 1);
@@ -254,7 +254,7 @@ fn an_inquiry_after_an_unknown_outcome_does_not_end_one_half_differently_from_th
 fn a_shard_without_a_part_does_not_report_an_end() {
     let (mut net, group) = shards(2);
     let write = |net: &mut Net, txn: u64| {
-        net.operate(0, txn, Operation::Begin { only_reads: false });
+        net.operate(0, txn, Operation::Begin { only_reads: false, age: None });
         let writes = vec![write_in(&group, 1)];
         net.operate(0, txn, Operation::Commit { reads: Vec::new(), writes });
         net.pass(Duration::from_secs(3));

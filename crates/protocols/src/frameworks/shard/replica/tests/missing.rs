@@ -25,7 +25,8 @@ fn only_the_first_participant_resolves_a_transaction() {
         let write = Write { key: Key::from("x"), value: Some(Value::from("new")) };
         let (reads, writes) = (Vec::new(), vec![write]);
         let participants: Option<Arc<[u16]>> = Some(Arc::new(participants));
-        let shot = Shot { txn: txn(0), number: 1, reads, for_update: 0, writes, participants };
+        let shot =
+            Shot { txn: txn(0), age: None, number: 1, reads, for_update: 0, writes, participants };
         assert!(matches!(bench.ask(Request::Shot(shot))[..], [Reply::Executed(_)]));
         let resolve = Message::Request(Request::Resolve { txn: txn(0) });
         bench.0.act(0, |replica, cx| replica.on_message(CLIENT, resolve, cx));

@@ -56,7 +56,15 @@ impl<C: Control> Trio<C> {
         let (txn, reads, writes) = (txn(after_us), Vec::new(), vec![write]);
         self.ask(
             member,
-            Request::Shot(Shot { txn, number: 1, reads, for_update: 0, writes, participants }),
+            Request::Shot(Shot {
+                txn,
+                age: None,
+                number: 1,
+                reads,
+                for_update: 0,
+                writes,
+                participants,
+            }),
         )
     }
 
@@ -207,8 +215,15 @@ fn requests_wait_in_bounded_number_if_the_log_is_full() {
         let write = Write { key: Key::from(more.to_string().as_str()), value: None };
         let participants: Option<Arc<[u16]>> = Some(Arc::new([0, 1]));
         let (reads, writes) = (Vec::new(), vec![write]);
-        let shot =
-            Shot { txn: txn(us + more), number: 1, reads, for_update: 0, writes, participants };
+        let shot = Shot {
+            txn: txn(us + more),
+            age: None,
+            number: 1,
+            reads,
+            for_update: 0,
+            writes,
+            participants,
+        };
         trio.network.push_back((CLIENT, NodeId(0), Message::Request(Request::Shot(shot))));
         trio.settle();
         assert!(trio.gauge(0, "unproposed") <= 1);
@@ -233,6 +248,7 @@ fn a_repeated_shot_is_not_admitted_while_its_refusal_is_on_its_way() {
     let write = Write { key: Key::from("x"), value: Some(Value::from("new")) };
     let shot = Shot {
         txn,
+        age: None,
         number: 1,
         reads: Vec::new(),
         for_update: 0,

@@ -22,6 +22,7 @@ fn nobody_learns_that_a_transaction_has_committed_before_its_moment_is_over() {
     let shot = |number, writes, participants| {
         Request::Shot(Shot {
             txn: txn(1),
+            age: None,
             number,
             reads: Vec::new(),
             for_update: 0,
