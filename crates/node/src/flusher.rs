@@ -352,6 +352,27 @@ mod tests {
         assert!(flushing.rest().is_zero(), "it took no time");
     }
 
+    struct Woken(AtomicUsize);
+
+    impl std::task::Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_message_in_a_hurry_ends_the_rest() {
+        let woken = Arc::new(Woken(AtomicUsize::new(0)));
+        let waker = Waker::from(woken.clone());
+        let mut cx = Context::from_waker(&waker);
+        let mut flushing = Flushing::new();
+        flushing.request();
+        assert!(flushing.poll(|flushing| flushing.urgent, &mut cx).is_pending());
+        flushing.hurry(1);
+        assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+        assert!(flushing.poll(|flushing| flushing.urgent, &mut cx).is_ready());
+    }
+
     #[test]
     fn latencies_are_counted_by_their_bounds() {
         let mut latency = Latency::default();

@@ -274,7 +274,7 @@ impl<const READ_ONLY: bool> Queues<READ_ONLY> {
         desk: &mut Desk<'_>,
     ) {
         let mut reads = VecDeque::from(reads);
-        let mut readers = Vec::new();
+        let (mut readers, mut refused) = (Vec::new(), Vec::new());
         while let Some((txn, key)) = reads.pop_front() {
             // One that has read several such versions may have been refused.
             if !self.txns.contains_key(&txn) {
@@ -286,7 +286,7 @@ impl<const READ_ONLY: bool> Queues<READ_ONLY> {
                 let intends = core::mem::take(&mut own.intends);
                 reads.extend(self.leave(txn, own, None, keys));
                 desk.refused(txn, vec![key]);
-                self.leave_intents(txn, &intends, desk);
+                refused.push((txn, intends));
             }
         }
         let mut known = BTreeSet::new();
@@ -295,6 +295,10 @@ impl<const READ_ONLY: bool> Queues<READ_ONLY> {
                 desk.executed(txn);
             }
             self.release(txn, desk);
+        }
+        // Whose turn it is then may end, and others be released because of that. So all must have read before.
+        for (txn, intends) in refused {
+            self.leave_intents(txn, &intends, desk);
         }
     }
 
@@ -484,8 +488,8 @@ impl<const READ_ONLY: bool> Control for Queues<READ_ONLY> {
                 if access.is_some_and(|access| access.read.is_none()) {
                     if desk.runs_calls() {
                         // What it has written depends on what it had read.
-                        self.end(*txn, None, desk);
                         desk.refused(*txn, vec![item.key.clone()]);
+                        self.end(*txn, None, desk);
                         break;
                     }
                     // What it had read was never ready to commit, so it was not shown to any client.

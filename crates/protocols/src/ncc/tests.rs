@@ -405,3 +405,28 @@ fn who_comes_after_an_end_that_is_not_in_the_rows_sees_it() {
     assert_eq!(leader.execute(&last(50, &["x"], &[])), ready(50));
     assert_eq!(leader.found(50, &["x"]), Some(vec![20]));
 }
+
+/// 30 can't read again, and it is 40's turn. 40 can't read either, and ends. Of 70, which waited for 40 too, not everything
+/// that it has to read again has been read by then.
+#[test]
+fn a_turn_is_passed_on_when_all_have_read_again() {
+    let mut leader = Leader::new();
+    leader.execute(&last(10, &[], &["z2"]));
+    leader.execute(&last(20, &[], &["z1", "z2"]));
+    leader.execute(&for_update(30, "k"));
+    leader.execute(&shot(30, 2, &["z1"], &[]));
+    leader.execute(&shot(40, 1, &["y"], &[]));
+    leader.execute(&Shot { for_update: 1, ..shot(40, 2, &["k"], &[]) });
+    leader.execute(&last(50, &[], &["z1"]));
+    leader.execute(&last(60, &[], &["k"]));
+    leader.execute(&last(70, &["z2"], &["y"]));
+    for us in [10, 20, 50, 60, 70] {
+        leader.prepare(us);
+    }
+    let events = leader.end(20, None);
+    assert!(events.contains(&refused(30, "z1")[0]), "{events:?}");
+    assert!(events.contains(&refused(40, "k")[0]), "{events:?}");
+    assert!(!events.contains(&settled(70)), "{events:?}");
+    assert!(leader.end(10, Some(stamp(10))).contains(&settled(70)));
+    assert_eq!(leader.found(70, &["z2"]), Some(vec![10]));
+}

@@ -223,6 +223,24 @@ fn who_is_tried_again_is_as_old_as_its_first_attempt() {
     // Of two attempts of one transaction, the later is the younger.
     let later = Shot { age, ..shot(4, 1, &[], &["x"]) };
     assert_eq!(only.request(Request::Shot(later)), []);
+    let mut only = WoundWait::new();
+    only.request(Request::Shot(Shot { age, ..shot(4, 1, &[], &["x"]) }));
+    let earlier = Shot { age, ..shot(3, 1, &[], &["x"]) };
+    assert_eq!(only.request(Request::Shot(earlier)), [found(3, &[])]);
+    assert_eq!(only.last(4, &[], &[]), [refused(4, "x")]);
+}
+
+#[test]
+fn an_abandoned_read_of_one_that_is_tried_again_leaves_no_lock_behind() {
+    let mut only = WoundWait::new();
+    only.shot(1, 1, &[], &["x"]);
+    let again = Shot { age: Some(txn(2)), ..shot(3, 1, &["x"], &[]) };
+    assert_eq!(only.request(Request::Shot(again)), []);
+    assert_eq!(only.last(3, &[], &["y"]), [Told::Ready(3, 3, Vec::new())]);
+    only.last(1, &[], &[]);
+    assert_eq!(only.commit(1, 1), []);
+    assert_eq!(only.commit(3, 3), []);
+    assert_eq!(only.shot(4, 1, &[], &["x"]), [found(4, &[])]);
 }
 
 #[test]

@@ -252,3 +252,21 @@ fn the_registered_set_comes_with_its_version() {
     let Poll::Ready(Ok(found)) = poll(&mut list) else { panic!("it is answered") };
     assert_eq!(found, RegisteredSet { version: 2, set });
 }
+
+#[test]
+fn all_attempts_of_a_call_after_the_first_have_its_id_as_their_age() {
+    let (script, shop) = script();
+    let mut call = Box::pin(shop.call("buy", []));
+    for (expected, id) in [(None, 7), (Some(version(7)), 9), (Some(version(7)), 11)] {
+        assert!(poll(&mut call).is_pending());
+        let ages = script.take_operations().into_iter().filter_map(|operation| match operation {
+            Operation::Call { age, .. } => Some(age),
+            _ => None,
+        });
+        assert_eq!(ages.collect::<Vec<_>>(), [expected]);
+        script.tell_last(Output::Began(version(id)));
+        script.tell_last(Output::Outcome(Outcome::Conflict));
+        assert!(poll(&mut call).is_pending());
+        script.advance(Duration::from_secs(1));
+    }
+}

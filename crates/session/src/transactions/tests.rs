@@ -265,6 +265,23 @@ fn all_attempts_after_the_first_have_its_version_as_their_age() {
     }
 }
 
+#[test]
+fn a_pause_follows_the_last_attempt_alone() {
+    let (script, keyspace) = Script::new();
+    let mut transaction = Box::pin(keyspace.put("a", "1"));
+    assert!(poll(&mut transaction).is_pending());
+    for pause_ms in [4, 8] {
+        assert_eq!(ages(&script).len(), 1);
+        script.advance(Duration::from_millis(4));
+        script.tell_last(Output::Outcome(Outcome::Aborted { conflicts: Vec::new() }));
+        assert!(poll(&mut transaction).is_pending());
+        assert_eq!(ages(&script), [], "it waits");
+        script.advance(Duration::from_millis(pause_ms));
+        assert!(poll(&mut transaction).is_pending());
+    }
+    assert_eq!(ages(&script).len(), 1);
+}
+
 #[derive(Debug, thiserror::Error, PartialEq)]
 #[error("only {0} left")]
 struct Insufficient(u32);

@@ -281,8 +281,12 @@ impl Transactions {
     /// How many transactions its execution waits for, one after the other, if it waits with these reads.
     pub(super) fn depth(&self, contents: &Contents, unconfirmed: &Reads) -> u32 {
         let writer = |read: &u32| contents.reads[*read as usize].write.version;
-        let depth = |writer| Some(self.get(writer)?.execution.as_ref()?.depth);
-        unconfirmed.iter().map(|read| 1 + depth(writer(read)).unwrap_or(0)).max().unwrap_or(0)
+        let depth = |writer| {
+            let execution = self.get(writer)?.execution.as_ref()?;
+            (!execution.unconfirmed.is_empty()).then_some(execution.depth)
+        };
+        let of = |read| depth(writer(read)).unwrap_or(0).saturating_add(1);
+        unconfirmed.iter().map(of).max().unwrap_or(0)
     }
 
     /// Notes how many transactions it waits for.

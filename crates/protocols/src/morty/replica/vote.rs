@@ -130,7 +130,8 @@ impl Replica {
         let Some((eid, vote, conflict)) = self.decide_vote(version, last, cx) else { return };
         let reply = Message::Reply(Reply::PrepareReply { version, eid, vote, conflict });
         let execution = self.transactions.get(version).and_then(|open| open.execution.as_ref());
-        if execution.is_some_and(|execution| execution.depth >= DEEP)
+        if vote == Vote::Provisional
+            && execution.is_some_and(|execution| execution.depth >= DEEP)
             && !self.setup.options.mutation.is(Mutation::VotesBeforeDurable)
         {
             return cx.send_unhurried(version.coordinator, reply);

@@ -99,3 +99,21 @@ fn what_a_confirming_vote_has_committed_outlasts_a_power_cut() {
     let careless = Mutated::by(Mutation::ConfirmsBeforeDurable);
     assert_eq!(after_a_power_cut(careless, false, &[0, 1]), Some(Settlement::Aborted));
 }
+
+#[test]
+fn a_vote_deep_in_a_chain_waits_until_it_is_durable() {
+    let mut world = World::of(3);
+    world.now = 2_000_200;
+    let mut before = version(2_000_000, 0);
+    let first = prepare(before, 0, &contents(&[], &[("x", "0")]));
+    world.tell(before.coordinator, n(0), first);
+    world.early.clear();
+    for link in 1..=20 {
+        let reader = version(2_000_000 + link, link);
+        let reads = contents(&[("x", before)], &[("x", "1")]);
+        let told = world.tell(reader.coordinator, n(0), prepare(reader, 0, &reads));
+        assert_eq!(votes(&told), [Vote::Provisional], "link {link}");
+        before = reader;
+    }
+    assert_eq!(votes(&world.early), []);
+}

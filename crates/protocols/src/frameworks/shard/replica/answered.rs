@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 
 use serried_model::{Value, Version};
 
-use super::super::message::Reply;
+use super::super::message::{Executed, Reply};
 
-/// How many answers are kept at most, and how many bytes of values in all. Those of the oldest transactions go first.
+/// How many answers are kept at most, and how many bytes in all. Those of the oldest transactions go first.
 const AT_MOST: usize = 1 << 14;
 const BYTES_AT_MOST: usize = 1 << 24;
 
@@ -24,6 +24,9 @@ pub(super) struct Answered {
 impl Answered {
     /// Keeps an answer until its client confirms that the transaction has ended, or there are too many.
     pub(super) fn insert(&mut self, txn: Version, reply: Reply) {
+        if bytes(&reply) > BYTES_AT_MOST {
+            return;
+        }
         self.bytes += bytes(&reply);
         if let Some(former) = self.replies.insert(txn, reply) {
             self.bytes -= bytes(&former);
@@ -49,28 +52,29 @@ impl Answered {
     }
 }
 
-/// The bytes of the values in an answer.
+/// The bytes of an answer.
 fn bytes(reply: &Reply) -> usize {
-    let Reply::Executed(executed) = reply else { return 0 };
-    executed.found.iter().filter_map(|found| found.value.as_ref()).map(Value::len).sum()
+    let Reply::Executed(Executed { found, .. }) = reply else { return size_of::<Reply>() };
+    let values: usize = found.iter().filter_map(|found| found.value.as_ref()).map(Value::len).sum();
+    size_of::<Reply>() + size_of_val(&found[..]) + values
 }
 
 #[cfg(test)]
 mod tests {
     use serried_model::NodeId;
 
-    use super::super::super::message::{Executed, Found};
+    use super::super::super::message::Found;
     use super::*;
 
     #[test]
     fn answers_are_kept_in_bounded_number_and_size() {
         let version = |us| Version { timestamp_us: us, coordinator: NodeId(1 << 16) };
-        let reply = |us, length| {
+        let reply = |us, found: usize, length| {
             let value = Some(Value::from(vec![0; length]));
             Reply::Executed(Executed {
                 txn: version(us),
                 number: 1,
-                found: vec![Found { version: version(0), value }],
+                found: vec![Found { version: version(0), value }; found],
                 validity: None,
                 known: 0,
                 clock_us: 0,
@@ -78,17 +82,23 @@ mod tests {
         };
         let mut answered = Answered::default();
         for us in 0..AT_MOST as u64 + 10 {
-            answered.insert(version(us), reply(us, 1));
+            answered.insert(version(us), reply(us, 1, 1));
         }
-        assert_eq!((answered.len(), answered.bytes), (AT_MOST, AT_MOST));
+        let one = bytes(&reply(0, 1, 1));
+        assert_eq!((answered.len(), answered.bytes), (AT_MOST, AT_MOST * one));
         assert!(answered.get(version(9)).is_none() && answered.get(version(10)).is_some());
         answered.remove(version(10));
         answered.remove(version(10));
-        assert_eq!((answered.len(), answered.bytes), (AT_MOST - 1, AT_MOST - 1));
+        assert_eq!((answered.len(), answered.bytes), (AT_MOST - 1, (AT_MOST - 1) * one));
         let later = 1 << 20;
-        answered.insert(version(later), reply(later, BYTES_AT_MOST));
-        assert_eq!((answered.len(), answered.bytes), (1, BYTES_AT_MOST));
-        answered.insert(version(later + 1), reply(later + 1, BYTES_AT_MOST + 1));
-        assert_eq!((answered.len(), answered.bytes), (0, 0), "it is too large by itself");
+        answered.insert(version(later), reply(later, 1, BYTES_AT_MOST));
+        assert_eq!(answered.len(), AT_MOST - 1, "that one is too large");
+        answered.insert(version(later), reply(later, 1, BYTES_AT_MOST - one));
+        assert_eq!(answered.len(), 1, "the oldest have gone");
+        let many = BYTES_AT_MOST / 2 / size_of::<Found>();
+        answered.insert(version(later + 1), reply(later + 1, many, 0));
+        assert!(answered.get(version(later)).is_none(), "what is empty counts, too");
+        answered.insert(version(later + 1), reply(later + 1, 1, 1));
+        assert_eq!((answered.len(), answered.bytes), (1, one));
     }
 }

@@ -3,7 +3,7 @@
 //! If such an end is lost with the leader, its transaction may end otherwise under the next one. So nothing may be reported
 //! that is due to it before it is chosen.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serried_model::Version;
 
@@ -14,6 +14,8 @@ pub(super) struct Uncertain {
     last: u64,
     /// An end is certain for parts behind this place: that of the end, or that of the part from which it follows.
     certain_behind: BTreeMap<Version, u64>,
+    /// The places in there.
+    places: BTreeSet<u64>,
 }
 
 impl Uncertain {
@@ -25,17 +27,21 @@ impl Uncertain {
 
     /// A transaction's end is certain only for parts behind `place`.
     pub(super) fn insert(&mut self, txn: Version, place: u64) {
+        self.remove(txn);
         self.certain_behind.insert(txn, place);
+        self.places.insert(place);
     }
 
     /// A transaction's end is chosen.
     pub(super) fn remove(&mut self, txn: Version) {
-        self.certain_behind.remove(&txn);
+        if let Some(place) = self.certain_behind.remove(&txn) {
+            self.places.remove(&place);
+        }
     }
 
     /// Whether any end is not certain for a part at `place`.
     pub(super) fn any_after(&self, place: u64) -> bool {
-        self.certain_behind.values().any(|behind| *behind > place)
+        self.places.last().is_some_and(|last| *last > place)
     }
 
     pub(super) fn len(&self) -> usize {
