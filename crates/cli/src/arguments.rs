@@ -145,7 +145,7 @@ pub(crate) struct LoadArguments {
     #[arg(long, default_value_t = 30.0, value_parser = number(LEAST_DEADLINE..=MOST_SECONDS))]
     pub(crate) deadline: f64,
     /// The longest wait before the first retry of an aborted transaction, in milliseconds; it doubles
-    /// from retry to retry [default: as long as the last attempt took, at most 10; 1 if --backoff-most-ms is
+    /// from retry to retry [default: as long as the last attempt took, at most 1; 1 if --backoff-most-ms is
     /// given]
     #[arg(long, value_parser = number(0.0..=MOST_BACKOFF_MS))]
     pub(crate) backoff_first_ms: Option<f64>,

@@ -27,9 +27,8 @@ impl Default for TransactOptions {
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub enum Backoff {
     /// Follows the attempts. Before retry `k`, from 1, the wait is uniform between zero and `2^(k-1)` times as long as the
-    /// last attempt took (10 ms if it took longer), or [`Backoff::LONGEST`] where that is less. An attempt on a hot key takes about as long as others
-    /// keep the key to themselves, so the wait fits both a key that is hot within one machine and one that is hot across
-    /// regions.
+    /// last attempt took (1 ms if it took longer), or [`Backoff::LONGEST`] where that is less.
+    /// So on a hot key the first waits are about as long as others keep the key to themselves.
     #[default]
     Following,
     /// Before retry `k`, from 1, the wait is uniform between zero and `first * 2^(k-1)`, or `most` where that is less. The

@@ -270,13 +270,13 @@ fn a_pause_follows_the_last_attempt_alone() {
     let (script, keyspace) = Script::new();
     let mut transaction = Box::pin(keyspace.put("a", "1"));
     assert!(poll(&mut transaction).is_pending());
-    for pause_ms in [4, 8] {
+    for pause_us in [400, 800] {
         assert_eq!(ages(&script).len(), 1);
-        script.advance(Duration::from_millis(4));
+        script.advance(Duration::from_micros(400));
         script.tell_last(Output::Outcome(Outcome::Aborted { conflicts: Vec::new() }));
         assert!(poll(&mut transaction).is_pending());
         assert_eq!(ages(&script), [], "it waits");
-        script.advance(Duration::from_millis(pause_ms));
+        script.advance(Duration::from_micros(pause_us));
         assert!(poll(&mut transaction).is_pending());
     }
     assert_eq!(ages(&script).len(), 1);
