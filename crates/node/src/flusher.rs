@@ -1,8 +1,9 @@
-//! Group commit: what a core's partitions append in one wake-up becomes durable together.
+//! Group commit: what a core's partitions append until a flush begins becomes durable together.
 //!
 //! One flush for each record would limit a core to as many transactions as the disk has flushes per second. Here one flush
 //! writes everything that was appended before it began, on another thread, while the core goes on. Messages that must not
-//! leave before it is done wait in the buffers of their links for its number.
+//! leave before it is done wait in the buffers of their links for its number. If none of them is in a hurry, the flush waits
+//! a little for more.
 
 use std::future::poll_fn;
 use std::io;

@@ -16,7 +16,7 @@
 //! has its place in the log. What the rows lack until the end is chosen is in
 //! [`Placed`](crate::frameworks::shard::Placed). With no-wait, a transaction that can't have a lock at once is refused.
 //! With wound-wait, a transaction waits for older transactions, and *wounds* younger ones that are in its way: they are
-//! refused. The age of a transaction is its version, the timestamp with which it began.
+//! refused. The age of a transaction is the timestamp with which its first attempt began.
 //!
 //! [`crate::frameworks::shard`] has replication, two-phase commit, and what happens when a leader or a client fails.
 //!

@@ -7,9 +7,10 @@ use crate::Backoff;
 impl Backoff {
     /// [`Backoff::Following`] waits at most this long.
     pub const LONGEST: Duration = Duration::from_millis(500);
-    /// [`Backoff::Following`] takes shorter attempts for so long, and longer ones, too. An attempt may be long because a node
-    /// has failed, and then there is nothing to wait for.
+    /// [`Backoff::Following`] takes an attempt that was shorter for one of this length.
     const SHORTEST: Duration = Duration::from_micros(100);
+    /// It takes one that was longer for one of this length. An attempt may be long because a node has failed, and then
+    /// there is nothing to wait for.
     const LONGEST_FIRST: Duration = Duration::from_millis(1);
 
     /// The wait before retry `retry`, counted from 1, if the last attempt took as long as `attempt`, given a uniformly

@@ -36,8 +36,8 @@
 //!   final. That is safe if the end is certain: a client has asked for it, or it follows from a part that stands before.
 //!   An end is not certain if the leader has decided it by itself, as when it refuses a transaction that can't read again,
 //!   or if it follows from a part that was made again. Then the part that has become final is put into the log once more,
-//!   behind that end (`replica/uncertain.rs`). Answers to shots that are not the last may tell programs of what is lost then; such
-//!   programs are refused.
+//!   behind that end (`replica/uncertain.rs`). If an end is lost with the leader, shots that were not the last may have
+//!   been answered with what it wrote. Their transactions have no part, and the next leader refuses them.
 //! - *A refusal is permanent.* A transaction can be refused at a shard where it has no part yet.
 //!   The leader remembers the refusal for as long as it leads, and this need not be durable. Each
 //!   transaction has a pre-assigned time. A leader admits only transactions whose times lie in the

@@ -130,13 +130,8 @@ impl Replica {
         let Some((eid, vote, conflict)) = self.decide_vote(version, last, cx) else { return };
         let reply = Message::Reply(Reply::PrepareReply { version, eid, vote, conflict });
         let execution = self.transactions.get(version).and_then(|open| open.execution.as_ref());
-        if vote == Vote::Provisional
-            && execution.is_some_and(|execution| execution.depth >= DEEP)
-            && !self.setup.options.mutation.is(Mutation::VotesBeforeDurable)
-        {
-            return cx.send_unhurried(version.coordinator, reply);
-        }
-        self.send_vote(version, reply, cx);
+        let is_deep = execution.is_some_and(|execution| execution.depth >= DEEP);
+        self.send_vote(version, reply, vote == Vote::Provisional && is_deep, cx);
     }
 
     /// Validates the transaction's execution, and enters and logs this replica's vote on it, unless it has to wait. `last` is
@@ -196,9 +191,11 @@ impl Replica {
     }
 
     /// Sends a vote, once it is durable.
-    fn send_vote(&self, version: Version, reply: Message, cx: &mut Cx) {
+    fn send_vote(&self, version: Version, reply: Message, is_unhurried: bool, cx: &mut Cx) {
         if self.setup.options.mutation.is(Mutation::VotesBeforeDurable) {
             cx.send_before_durable(version.coordinator, reply);
+        } else if is_unhurried {
+            cx.send_unhurried(version.coordinator, reply);
         } else {
             cx.send(version.coordinator, reply);
         }
@@ -252,7 +249,7 @@ impl Replica {
             // The provisional vote is durable, and a recoverer that finds it counts it like this one ("Invariants").
             cx.send_before_durable(version.coordinator, reply);
         } else {
-            self.send_vote(version, reply, cx);
+            self.send_vote(version, reply, false, cx);
         }
     }
 }

@@ -425,7 +425,7 @@ impl<C: Control> Leader<C> {
         self.uncertain.remove(txn);
         let mut is_concluded = false;
         let reply = || Message::Reply(Reply::Decided { txn, decision });
-        if let Some(open) = self.open.remove(&txn) {
+        if let Some(mut open) = self.open.remove(&txn) {
             // The client of one on which another group decides is answered there, and asks here if that answer is lost.
             let decides = !C::GROUPS_DECIDE || open.backup() == Some(common.shard());
             is_concluded = open.is_concluded;
@@ -439,7 +439,7 @@ impl<C: Control> Leader<C> {
                 cx.send(to, reply());
             }
             let is_confirmed = open.enders.iter().any(|node| node.is_coordinator());
-            if let Some(reply) = open.last_answer().filter(|_| !is_confirmed) {
+            if !is_confirmed && let Some(reply) = open.take_last_answer() {
                 self.answered.insert(txn, reply);
             }
             for to in open.enders {

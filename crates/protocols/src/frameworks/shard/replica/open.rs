@@ -205,10 +205,10 @@ impl Open {
         self.shots.iter().find(|shot| shot.is_last).map(|shot| &shot.reads[..])
     }
 
-    /// The answer to its last shot, if it has ended with its part and was answered.
-    pub(super) fn last_answer(&self) -> Option<Reply> {
+    /// Takes the answer to its last shot, if it has ended with its part and was answered.
+    pub(super) fn take_last_answer(&mut self) -> Option<Reply> {
         self.alone.as_ref()?;
-        self.shots.iter().find(|shot| shot.is_last)?.answered.clone()
+        self.shots.iter_mut().find(|shot| shot.is_last)?.answered.take()
     }
 
     /// Marks a shot as answered. If `answer` is `None`, forgets the shot as if it had not arrived.

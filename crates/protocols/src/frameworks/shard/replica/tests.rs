@@ -36,6 +36,21 @@ struct Bench<C: Control>(testing::Net<Replica<C>>);
 
 derefs_to_net!([C: Control] Bench<C>, 0: testing::Net<Replica<C>>);
 
+/// A shot, which is the last one if it has `participants`. It writes "new".
+fn shot(txn: Version, reads: &[&str], writes: &[&str], participants: &[u16]) -> Shot {
+    let keys = |keys: &[&str]| keys.iter().map(|key| Key::from(*key)).collect::<Vec<_>>();
+    let write = |key| Write { key, value: Some(Value::from("new")) };
+    Shot {
+        txn,
+        age: None,
+        number: 1,
+        reads: keys(reads),
+        for_update: 0,
+        writes: keys(writes).into_iter().map(write).collect(),
+        participants: (!participants.is_empty()).then(|| Arc::from(participants)),
+    }
+}
+
 impl<C: Control> Bench<C> {
     /// Creates a replica that leads.
     fn new() -> Bench<C> {
@@ -84,18 +99,7 @@ impl<C: Control> Bench<C> {
     /// Sends the last shot of a transaction that begins `after_us` microseconds after now and
     /// writes `x`.
     fn write(&mut self, after_us: u64) -> Vec<Reply> {
-        let write = Write { key: Key::from("x"), value: Some(Value::from("new")) };
-        let participants: Option<Arc<[u16]>> = Some(Arc::new([0, 1]));
-        let (reads, writes) = (Vec::new(), vec![write]);
-        self.ask(Request::Shot(Shot {
-            txn: txn(after_us),
-            age: None,
-            number: 1,
-            reads,
-            for_update: 0,
-            writes,
-            participants,
-        }))
+        self.ask(Request::Shot(shot(txn(after_us), &[], &["x"], &[0, 1])))
     }
 
     /// Reads `x` for a transaction without parts that begins `after_us` microseconds after now.
@@ -200,15 +204,7 @@ fn an_answer_before_durability_reports_no_known_slot() {
     bench.commit(txn(1), Stamp::assigned(txn(1)));
     let mut known = |number, participants: Option<Arc<[u16]>>| {
         let reads = if participants.is_some() { Vec::new() } else { vec![Key::from("y")] };
-        let shot = Shot {
-            txn: txn(2),
-            age: None,
-            number,
-            reads,
-            for_update: 0,
-            writes: Vec::new(),
-            participants,
-        };
+        let shot = Shot { number, reads, participants, ..shot(txn(2), &[], &[], &[]) };
         match &bench.ask(Request::Shot(shot))[..] {
             [Reply::Executed(executed)] => executed.known,
             replies => panic!("{replies:?}"),
@@ -372,15 +368,7 @@ fn a_single_replica_answers_when_its_entries_are_durable() {
     let durable = bench.nodes[0].records.len();
     let replies = bench.write(300_000);
     assert!(matches!(replies[..], [Reply::Refused { .. }]), "{replies:?}");
-    let shot = Shot {
-        txn: txn(600_000),
-        age: None,
-        number: 1,
-        reads: vec![Key::from("y")],
-        for_update: 0,
-        writes: Vec::new(),
-        participants: None,
-    };
+    let shot = shot(txn(600_000), &["y"], &[], &[]);
     assert!(bench.nodes[0].records.len() > durable && bench.early.is_empty(), "{:?}", bench.early);
     let replies = bench.ask(Request::Shot(shot));
     assert!(matches!(replies[..], [Reply::Executed(_)]), "{replies:?}");
@@ -390,19 +378,7 @@ fn a_single_replica_answers_when_its_entries_are_durable() {
 #[test]
 fn open_transactions_are_bounded_and_can_end() {
     let mut bench = Bench::<Queues<false>>::new();
-    let read = |us| {
-        let reads = vec![Key::from(u64::to_string(&us).as_str())];
-        let (writes, participants) = (Vec::new(), None);
-        Request::Shot(Shot {
-            txn: txn(us),
-            age: None,
-            number: 1,
-            reads,
-            for_update: 0,
-            writes,
-            participants,
-        })
-    };
+    let read = |us| Request::Shot(shot(txn(us), &[&u64::to_string(&us)], &[], &[]));
     let most = super::leader::OPEN_AT_MOST as u64;
     for us in 1..=most + 100 {
         bench.ask(read(us));
@@ -435,18 +411,7 @@ fn refusals_are_bounded_and_forgotten_ones_are_late() {
 #[test]
 fn a_transaction_that_runs_too_long_is_refused_with_that_reason() {
     let mut bench = Bench::<Queues<false>>::new();
-    let read = |number| {
-        let (reads, writes) = (vec![Key::from("x")], Vec::new());
-        Request::Shot(Shot {
-            txn: txn(1),
-            age: None,
-            number,
-            reads,
-            for_update: 0,
-            writes,
-            participants: None,
-        })
-    };
+    let read = |number| Request::Shot(Shot { number, ..shot(txn(1), &["x"], &[], &[]) });
     bench.ask(read(1));
     let limit_ms = Settings::default().truncation_lag_ms;
     for _ in 0..limit_ms / 500 {

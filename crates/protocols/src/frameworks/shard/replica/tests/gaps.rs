@@ -13,15 +13,9 @@ const FLUSH: Timer = Timer::Log(replicated_log::Timer::Flush);
 fn last(after_us: u64, backup: u16, reads: &[&str], writes: &[&str]) -> Request {
     let value = Some(Value::from(after_us.to_string().as_str()));
     let write = |key: &&str| Write { key: Key::from(*key), value: value.clone() };
-    Request::Shot(Shot {
-        txn: txn(after_us),
-        age: None,
-        number: 1,
-        reads: reads.iter().map(|key| Key::from(*key)).collect(),
-        for_update: 0,
-        writes: writes.iter().map(write).collect(),
-        participants: Some(if backup == 0 { Arc::new([0]) } else { Arc::new([1, 0]) }),
-    })
+    let participants: &[u16] = if backup == 0 { &[0] } else { &[1, 0] };
+    let writes = writes.iter().map(write).collect();
+    Request::Shot(Shot { writes, ..shot(txn(after_us), reads, &[], participants) })
 }
 
 fn abort(after_us: u64) -> Request {

@@ -22,11 +22,7 @@ fn a_resolution_that_moves_all_parts_commits_when_the_others_have_moved() {
 fn only_the_first_participant_resolves_a_transaction() {
     for (participants, resolves) in [([0_u16, 1], true), ([1, 0], false)] {
         let mut bench = Bench::<Queues<false>>::new();
-        let write = Write { key: Key::from("x"), value: Some(Value::from("new")) };
-        let (reads, writes) = (Vec::new(), vec![write]);
-        let participants: Option<Arc<[u16]>> = Some(Arc::new(participants));
-        let shot =
-            Shot { txn: txn(0), age: None, number: 1, reads, for_update: 0, writes, participants };
+        let shot = shot(txn(0), &[], &["x"], &participants);
         assert!(matches!(bench.ask(Request::Shot(shot))[..], [Reply::Executed(_)]));
         let resolve = Message::Request(Request::Resolve { txn: txn(0) });
         bench.0.act(0, |replica, cx| replica.on_message(CLIENT, resolve, cx));

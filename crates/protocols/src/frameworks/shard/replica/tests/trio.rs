@@ -51,21 +51,7 @@ impl<C: Control> Trio<C> {
 
     /// Sends the last shot of the transaction that begins at `after_us` and writes `key`.
     fn write(&mut self, member: u64, after_us: u64, key: &str) -> Vec<Reply> {
-        let write = Write { key: Key::from(key), value: Some(Value::from("new")) };
-        let participants: Option<Arc<[u16]>> = Some(Arc::new([0, 1]));
-        let (txn, reads, writes) = (txn(after_us), Vec::new(), vec![write]);
-        self.ask(
-            member,
-            Request::Shot(Shot {
-                txn,
-                age: None,
-                number: 1,
-                reads,
-                for_update: 0,
-                writes,
-                participants,
-            }),
-        )
+        self.ask(member, Request::Shot(shot(txn(after_us), &[], &[key], &[0, 1])))
     }
 
     pub(super) fn commit(&mut self, member: u64, after_us: u64) -> Vec<Reply> {
@@ -213,17 +199,7 @@ fn requests_wait_in_bounded_number_if_the_log_is_full() {
     trio.first_is_deaf();
     for more in 1..15_000 {
         let write = Write { key: Key::from(more.to_string().as_str()), value: None };
-        let participants: Option<Arc<[u16]>> = Some(Arc::new([0, 1]));
-        let (reads, writes) = (Vec::new(), vec![write]);
-        let shot = Shot {
-            txn: txn(us + more),
-            age: None,
-            number: 1,
-            reads,
-            for_update: 0,
-            writes,
-            participants,
-        };
+        let shot = Shot { writes: vec![write], ..shot(txn(us + more), &[], &[], &[0, 1]) };
         trio.network.push_back((CLIENT, NodeId(0), Message::Request(Request::Shot(shot))));
         trio.settle();
         assert!(trio.gauge(0, "unproposed") <= 1);
@@ -245,17 +221,7 @@ fn a_repeated_shot_is_not_admitted_while_its_refusal_is_on_its_way() {
     trio.pass(Duration::from_secs(3));
     let bound_us = Settings::default().clock_bound_ms * 1000;
     let txn = txn(trio.after_us() + bound_us - 20_000);
-    let write = Write { key: Key::from("x"), value: Some(Value::from("new")) };
-    let shot = Shot {
-        txn,
-        age: None,
-        number: 1,
-        reads: Vec::new(),
-        for_update: 0,
-        writes: vec![write],
-        participants: Some(Arc::new([0, 1])),
-    };
-    let shot = Message::Request(Request::Shot(shot));
+    let shot = Message::Request(Request::Shot(shot(txn, &[], &["x"], &[0, 1])));
     let flush = Timer::Log(replicated_log::Timer::Flush);
     // The leader has proposed a window that reaches the transaction's time. One replica has
     // accepted it.

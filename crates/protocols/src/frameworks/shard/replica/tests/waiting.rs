@@ -20,15 +20,7 @@ fn nobody_learns_that_a_transaction_has_committed_before_its_moment_is_over() {
     let mut bench = Bench::<Timestamping>::new();
     let write = Write { key: Key::from("x"), value: Some(Value::from("new")) };
     let shot = |number, writes, participants| {
-        Request::Shot(Shot {
-            txn: txn(1),
-            age: None,
-            number,
-            reads: Vec::new(),
-            for_update: 0,
-            writes,
-            participants,
-        })
+        Request::Shot(Shot { number, writes, participants, ..super::shot(txn(1), &[], &[], &[]) })
     };
     bench.ask(shot(1, vec![write], None));
     let last = || shot(2, Vec::new(), Some(Arc::new([0])));
