@@ -52,6 +52,10 @@ pub enum Modification {
         /// The greatest length of the new value, in bytes.
         most_bytes: usize,
     },
+    /// Replaces an integer by this one, if this one is less. An absent key becomes this integer.
+    Minimum(i64),
+    /// Replaces an integer by this one, if this one is greater. An absent key becomes this integer.
+    Maximum(i64),
 }
 
 /// How a read-modify-write changes a value.
@@ -64,6 +68,9 @@ pub enum Change {
 }
 
 impl Modification {
+    /// Changes no integer.
+    const NOTHING: Modification = Modification::Add { delta: 0, least: 1, most: 0 };
+
     /// Adds to an integer. The only bounds are those of 64 bits.
     pub fn add(delta: i64) -> Modification {
         Modification::Add { delta, least: i64::MIN, most: i64::MAX }
@@ -93,7 +100,11 @@ impl Modification {
                 };
                 Modification::Add { delta, least: least.max(first), most: most.min(last) }
             }
-            // The values that these write are part of the modification.
+            Modification::Minimum(bound) | Modification::Maximum(bound)
+                if bound.to_string().len() > value_bytes =>
+            {
+                Modification::NOTHING
+            }
             other => other,
         }
     }
@@ -119,15 +130,35 @@ impl Modification {
             }
             Modification::SetIfAbsent(value) => found.is_none().then(|| Some(value.clone())),
             Modification::Set(value) => Some(value.clone()),
+            Modification::Minimum(bound) => {
+                let is_less = found.map(integer).transpose()?.is_none_or(|found| *bound < found);
+                is_less.then(|| Some(Value::from(bound.to_string())))
+            }
+            Modification::Maximum(bound) => {
+                let is_more = found.map(integer).transpose()?.is_none_or(|found| *bound > found);
+                is_more.then(|| Some(Value::from(bound.to_string())))
+            }
         };
         Ok(change.map_or(Change::None, Change::To))
+    }
+
+    /// Applies modifications one after the other, in a transaction. One whose condition does not hold changes nothing, nor
+    /// does one that needs a value of another type. Returns the new value, or `None` if the key is absent then.
+    pub fn apply_all(all: &[Modification], found: Option<&Value>) -> Option<Value> {
+        let mut value = found.cloned();
+        for modification in all {
+            if let Ok(Change::To(new)) = modification.apply(value.as_ref()) {
+                value = new;
+            }
+        }
+        value
     }
 
     /// The longest value that is part of it, in bytes.
     pub fn value_bytes(&self) -> usize {
         let bytes = |value: &Option<Value>| value.as_ref().map_or(0, Value::len);
         match self {
-            Modification::Add { .. } => 0,
+            Modification::Add { .. } | Modification::Minimum(_) | Modification::Maximum(_) => 0,
             Modification::Append(value)
             | Modification::AppendWithin { suffix: value, .. }
             | Modification::SetIfAbsent(value) => value.len(),
@@ -195,6 +226,35 @@ impl fmt::Display for WrongType {
 }
 
 impl core::error::Error for WrongType {}
+
+/// The result of a read-modify-write.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Modified {
+    /// The value before it.
+    pub found: Option<Value>,
+    /// The value after it.
+    pub value: Option<Value>,
+    /// Whether its condition held. If not, nothing was changed.
+    pub applied: bool,
+}
+
+impl Modified {
+    /// The result of `modification`, if this is what it found.
+    ///
+    /// # Errors
+    /// If the modification needs a value of another type.
+    pub fn by(modification: &Modification, found: Option<Value>) -> Result<Modified, WrongType> {
+        Ok(match modification.apply(found.as_ref())? {
+            Change::None => Modified { value: found.clone(), found, applied: false },
+            Change::To(value) => Modified { found, value, applied: true },
+        })
+    }
+
+    /// The value after it as an integer, if it is one.
+    pub fn integer(&self) -> Option<i64> {
+        self.value.as_ref().and_then(|value| integer(value).ok())
+    }
+}
 
 /// The place of an update among all updates of its key: a consensus-after-register timestamp (001 §4.2.2).
 ///
@@ -301,6 +361,39 @@ mod tests {
         assert_eq!(applied(&bounded, "2"), Change::None);
         assert_eq!(applied(&Modification::add(1), "9223372036854775807"), Change::None);
         assert_eq!(Modification::add(-7).apply(None), Ok(Change::To(value("-7"))));
+    }
+
+    #[test]
+    fn the_least_and_the_greatest_of_two_integers() {
+        let (least, greatest) = (Modification::Minimum(5), Modification::Maximum(5));
+        assert_eq!(
+            [applied(&least, "6"), applied(&greatest, "4")],
+            [Change::To(value("5")), Change::To(value("5"))]
+        );
+        for at_bound in ["5", "4"] {
+            assert_eq!(applied(&least, at_bound), Change::None);
+        }
+        for at_bound in ["5", "6"] {
+            assert_eq!(applied(&greatest, at_bound), Change::None);
+        }
+        for modification in [least, greatest] {
+            assert_eq!(modification.apply(None), Ok(Change::To(value("5"))));
+            assert!(modification.apply(value("five").as_ref()).is_err());
+            assert_eq!(modification.clone().within(0).apply(None), Ok(Change::None));
+            assert_eq!(modification.clone().within(1), modification);
+        }
+    }
+
+    #[test]
+    fn in_a_row_what_does_not_apply_changes_nothing() {
+        let all = [
+            Modification::add(2),
+            Modification::Add { delta: 1, least: 0, most: 2 },
+            Modification::Append(Value::from("x")),
+            Modification::add(1),
+        ];
+        assert_eq!(Modification::apply_all(&all, None), value("2x"));
+        assert_eq!(Modification::apply_all(&[Modification::Set(None)], value("1").as_ref()), None);
     }
 
     #[test]

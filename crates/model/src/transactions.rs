@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Key, Value, Version};
+use crate::{Key, Modification, Value, Version};
 
 /// A write: the new value, or `None` for a delete.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -11,6 +11,15 @@ pub struct Write {
     pub key: Key,
     /// The value, or `None` to delete the key.
     pub value: Option<Value>,
+}
+
+/// What a transaction does to a key whose value its program need not know. It is executed where the row is.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Modify {
+    /// The key.
+    pub key: Key,
+    /// What is done to it, in this order, as by [`Modification::apply_all`]; at least one modification.
+    pub modifications: Vec<Modification>,
 }
 
 /// One request of a session to its coordinator.
@@ -37,7 +46,7 @@ pub enum Operation {
     /// A write that the running program has made. It is a hint, sent as soon as the program waits for something. A
     /// protocol may show the write to other transactions at once, or wait for the commit.
     Put(Write),
-    /// The program has finished: commit exactly these writes, provided that exactly these reads hold. May come again
+    /// The program has finished: commit exactly these writes and modifications, provided that exactly these reads hold. May come again
     /// after an [`Output::Rewind`], with the reads and writes of the new run.
     ///
     /// A Commit and a Rewind can cross. The coordinator ignores a Commit whose reads are not the latest that it has
@@ -47,15 +56,19 @@ pub enum Operation {
         reads: Vec<ReadStamp>,
         /// Its writes, one per key, the last one to each.
         writes: Vec<Write>,
+        /// Its modifications of keys that it does not write, one entry per key. Only if [`Offers::modifies`].
+        modifies: Vec<Modify>,
     },
     /// All reads and writes of a transaction that has begun, in place of Get, Put and Commit. The answers are one
     /// [`Output::Value`] for each key read, in any order, and then an [`Output::Outcome`]. Only if
     /// [`Offers::one_shots`].
     OneShot {
-        /// The keys to read, each once. The answers have the values before `writes`.
+        /// The keys to read, each once. The answers have the values before `writes` and `modifies`.
         reads: Vec<Key>,
         /// The writes, one per key.
         writes: Vec<Write>,
+        /// The modifications of keys that it does not write, one entry per key. Only if [`Offers::modifies`].
+        modifies: Vec<Modify>,
     },
     /// Give the attempt up: none of its writes may take effect. This also gives up a question.
     Rollback,
@@ -168,4 +181,6 @@ pub struct Offers {
     pub one_shots: bool,
     /// Whether it reads the past: [`Operation::GetAt`].
     pub past: bool,
+    /// Whether its servers execute modifications ([`Modify`]). Otherwise the session reads the keys and writes them.
+    pub modifies: bool,
 }

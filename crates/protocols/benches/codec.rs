@@ -20,6 +20,7 @@ fn shot(reads: u64, writes: u64) -> Message {
         writes: (0..writes)
             .map(|number| Write { key: key(number), value: value.clone() })
             .collect(),
+        modifies: Vec::new(),
         participants: None,
     }))
 }

@@ -124,7 +124,7 @@ impl Protocol for WithoutEarlyAbort {
     const SUMMARY: &'static str = "broken on purpose";
     const GUARANTEE: Guarantee = Guarantee::StrictSerializable;
     type Family = Transactions;
-    const OFFERS: Offers = Offers { one_shots: true, past: false };
+    const OFFERS: Offers = Offers { one_shots: true, past: false, modifies: false };
     type Message = Message;
     type Coordinator = Coordinator<Queues<false>>;
     type Replica = Replica<Queues<false>>;

@@ -34,7 +34,8 @@ pub use alarms::Alarms;
 pub use driver::{Alarm, Driver, Port};
 pub use family::Session;
 pub use procedures::{CallError, CallOptions, CallOutcome, ProcedureKeyspace, RegisteredSet};
-pub use registers::{Modified, RegisterError, RegisterKeyspace, RegisterOptions};
+pub use registers::{RegisterError, RegisterKeyspace, RegisterOptions};
+pub use serried_model::Modified;
 pub use serried_model::transactions::Ending;
 pub use snapshots::{
     BadToken, ReadOnly, SessionToken, SnapshotError, SnapshotKeyspace, SnapshotOptions,
@@ -42,6 +43,6 @@ pub use snapshots::{
 };
 pub use switchboard::{Full, Recipient, Switchboard};
 pub use transactions::{
-    Abort, Backoff, Committed, Footprint, Get, GetMany, Next, Snapshot, Step, TransactOptions,
-    Transacting, Transaction, TransactionError, TransactionKeyspace,
+    Abort, Backoff, Batch, Committed, Footprint, Get, GetMany, Modifying, Next, Snapshot, Step,
+    TransactOptions, Transacting, Transaction, TransactionError, TransactionKeyspace,
 };

@@ -26,7 +26,7 @@ impl Protocol for Ping {
     const SUMMARY: &'static str = "clients ping all replicas";
     const GUARANTEE: Guarantee = Guarantee::Serializable;
     type Family = Transactions;
-    const OFFERS: Offers = Offers { one_shots: false, past: false };
+    const OFFERS: Offers = Offers { one_shots: false, past: false, modifies: false };
     type Message = u64;
     type Coordinator = Client;
     type Replica = Replica;

@@ -28,7 +28,7 @@ impl Protocol for Beacon {
     const SUMMARY: &'static str = "everyone keeps sending to everyone";
     const GUARANTEE: Guarantee = Guarantee::Serializable;
     type Family = Transactions;
-    const OFFERS: Offers = Offers { one_shots: false, past: false };
+    const OFFERS: Offers = Offers { one_shots: false, past: false, modifies: false };
     type Message = ();
     type Coordinator = Ear<(TxnId, Output)>;
     type Replica = Ear<()>;

@@ -3,23 +3,25 @@
 use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
 use serried_history::{MicroOperation, ReadResult};
-use serried_model::{Key, Value};
+use serried_model::{Key, Modification, Value};
 use serried_session::Transaction;
 
 use crate::number;
 use crate::retwis::fill;
 use crate::workload::{Parameters, Plan, Run, Workload};
 
-/// Each transaction reads one counter and writes it increased by one. This is the greatest possible contention.
+/// Each transaction reads one counter and writes it increased by one. This is the greatest possible contention. With
+/// [`Parameters::modify`] it adds one instead, and reads the counter only if a history is recorded.
 #[derive(Debug)]
 pub struct Counter {
     counters: u64,
+    modify: bool,
 }
 
 impl Counter {
     /// By default one counter.
     pub fn new(parameters: &Parameters) -> Counter {
-        Counter { counters: parameters.keys.unwrap_or(1).max(1) }
+        Counter { counters: parameters.keys.unwrap_or(1).max(1), modify: parameters.modify }
     }
 }
 
@@ -43,15 +45,23 @@ impl Workload for Counter {
             let MicroOperation::Read { key, .. } = plan[0] else {
                 unreachable!("a counter is read first")
             };
+            if self.modify {
+                let added = transaction.modify(number::key(key, 8), Modification::add(1));
+                return match record {
+                    true => Ok(fill(plan, &[added.await?.found], number::of_decimal)),
+                    false => Ok(Vec::new()),
+                };
+            }
             let old = transaction.get_for_update(number::key(key, 8)).await?;
             let count = old.as_ref().map_or(0, number::number);
             transaction.put(number::key(key, 8), number::value(count + 1, 8));
-            Ok(if record { fill(plan, &[old]) } else { Vec::new() })
+            Ok(if record { fill(plan, &[old], number::number) } else { Vec::new() })
         })
     }
 
     fn initial(&self, i: u64) -> Option<(Key, Value)> {
-        (i < self.counters).then(|| (number::key(i, 8), number::value(0, 8)))
+        let value = || if self.modify { number::decimal(0) } else { number::value(0, 8) };
+        (i < self.counters).then(|| (number::key(i, 8), value()))
     }
 
     fn initial_value(&self, key: &Key) -> Option<Value> {

@@ -6,11 +6,11 @@ use rand::RngExt;
 use rand_distr::{Distribution, Zipf};
 use rand_pcg::Pcg64Mcg;
 use serried_history::{MicroOperation, ReadResult};
-use serried_model::{Key, Value, Version};
+use serried_model::{Key, Modification, Value, Version};
 use serried_session::{Abort, Transaction};
 
 use crate::number;
-use crate::workload::{Parameters, Plan, Run, Workload};
+use crate::workload::{OneShot, Parameters, Plan, Run, Workload};
 
 /// A list that has grown to this length is no longer used, and another one takes its place.
 const LONGEST: u64 = 64;
@@ -25,11 +25,16 @@ const LISTS_PER_MS: u64 = 1 << 20;
 const APPENDS_TO_MOVE: u64 = 4;
 
 /// Transactions of one to four operations. Each operation appends a unique number or reads the whole list.
+///
+/// With [`Parameters::modify`], one append in four still reads the list and writes it, and one waits for the result of a
+/// modification. Half of the transactions are batches, if they read no list that they have appended to.
 #[derive(Debug)]
 pub struct ListAppend {
     keys: u64,
     /// See [`ListAppend::moving`].
     moves: bool,
+    /// See [`Parameters::modify`].
+    modify: bool,
     /// The number of the first list. See [`Workload::start_afresh`].
     first: AtomicU64,
     popularity: Zipf<f64>,
@@ -45,6 +50,7 @@ impl ListAppend {
         ListAppend {
             keys,
             moves: false,
+            modify: parameters.modify,
             first: AtomicU64::new(0),
             popularity: popularity.expect("a positive number of keys and an exponent from 0 on"),
             appended: (0..keys).map(|_| AtomicU64::new(0)).collect(),
@@ -60,7 +66,7 @@ impl ListAppend {
     /// missing elements.
     #[must_use]
     pub fn moving(self) -> ListAppend {
-        ListAppend { moves: true, ..self }
+        ListAppend { moves: true, modify: false, ..self }
     }
 
     /// The elements of a list, its present key, and its other key.
@@ -125,6 +131,13 @@ impl Workload for ListAppend {
             let mut done = Vec::new();
             for operation in plan.operations() {
                 match operation {
+                    MicroOperation::Append { key, element } if self.modify && element % 4 < 3 => {
+                        let appending = transaction.modify(number::key(*key, 8), append(*element));
+                        if element % 4 == 0 && !appending.await?.applied {
+                            return Err(Abort::new("a list has become too long"));
+                        }
+                        done.push(operation.clone());
+                    }
                     MicroOperation::Append { key, element } => {
                         let Found { mut list, here, there } =
                             self.find(&transaction, *key, true).await?;
@@ -152,6 +165,20 @@ impl Workload for ListAppend {
         })
     }
 
+    fn one_shot(&self, plan: &Plan) -> Option<OneShot> {
+        let (mut reads, mut modifies) = (Vec::new(), Vec::new());
+        for operation in plan.operations() {
+            let key = number::key(operation.key(), 8);
+            match operation {
+                MicroOperation::Append { element, .. } => modifies.push((key, append(*element))),
+                _ if modifies.iter().any(|(appended, _)| *appended == key) => return None,
+                _ => reads.push(key),
+            }
+        }
+        let is_batch = self.modify && plan.operations().len().is_multiple_of(2);
+        is_batch.then(|| OneShot { reads, writes: Vec::new(), modifies, fill })
+    }
+
     /// The lists of earlier runs remain, and new ones are used: no run gets to the lists of one that begins a
     /// second later.
     fn start_afresh(&self, after: Version) {
@@ -169,6 +196,24 @@ impl Workload for ListAppend {
     fn records_versions(&self) -> bool {
         false
     }
+}
+
+/// Appends an element to a list.
+fn append(element: u64) -> Modification {
+    Modification::Append(Value::from(element.to_be_bytes()))
+}
+
+/// A batch, with what its reads have found.
+fn fill(plan: &[MicroOperation], values: &[Option<Value>]) -> Vec<MicroOperation> {
+    let mut values = values.iter();
+    let fill = |operation: &MicroOperation| match operation {
+        MicroOperation::Read { key, .. } => {
+            let result = ReadResult::List(values.next().map(decode).unwrap_or_default());
+            MicroOperation::Read { key: *key, result }
+        }
+        other => other.clone(),
+    };
+    plan.iter().map(fill).collect()
 }
 
 fn encode(list: &[u64]) -> Value {

@@ -28,6 +28,17 @@ pub(crate) fn value(number: u64, bytes: usize) -> Value {
     Value::from(value)
 }
 
+/// The value that stands for `number` as decimal text, so that it can be added to.
+pub(crate) fn decimal(number: u64) -> Value {
+    Value::from(number.to_string())
+}
+
+/// The number that a value of decimal text stands for.
+pub(crate) fn of_decimal(value: &Value) -> u64 {
+    let text = core::str::from_utf8(value.as_bytes()).ok();
+    text.and_then(|text| text.parse().ok()).expect("every value of this workload is a number")
+}
+
 /// The number that a value of at least 8 bytes stands for.
 pub(crate) fn number(value: &Value) -> u64 {
     let first = value.as_bytes().first_chunk::<8>();

@@ -4,8 +4,8 @@ use rand::RngExt;
 use rand_distr::{Distribution, Zipf};
 use rand_pcg::Pcg64Mcg;
 use serried_history::{MicroOperation, ReadResult};
-use serried_model::{Key, Value};
-use serried_session::Transaction;
+use serried_model::{Key, Modification, Value};
+use serried_session::{Abort, Transaction};
 
 use crate::number;
 use crate::workload::{Parameters, Plan, Run, Workload};
@@ -15,13 +15,15 @@ use crate::workload::{Parameters, Plan, Run, Workload};
 ///
 /// Values are what users wrote, as in the paper's implementation: each write has a unique value that does not depend on
 /// reads. With [`Parameters::dependent`], a key that is both read and written is incremented instead, so that a reader
-/// of an increment depends on all earlier ones.
+/// of an increment depends on all earlier ones. With [`Parameters::modify`], these keys are not read, and one is added to each
+/// where it is. If a history is recorded, they are read all the same.
 #[derive(Debug)]
 pub struct Retwis {
     keys: u64,
     key_bytes: usize,
     value_bytes: usize,
     dependent: bool,
+    modify: bool,
     popularity: Zipf<f64>,
 }
 
@@ -38,12 +40,51 @@ impl Retwis {
             key_bytes: parameters.key_bytes,
             value_bytes: parameters.value_bytes.unwrap_or(8),
             dependent: parameters.dependent,
+            modify: parameters.modify && parameters.dependent,
             popularity: popularity.expect("a positive number of keys and an exponent from 0 on"),
         }
     }
 
     /// The least number of keys.
     pub const LEAST_KEYS: u64 = 16;
+
+    fn value(&self, number: u64) -> Value {
+        match self.modify {
+            true => number::decimal(number),
+            false => number::value(number, self.value_bytes),
+        }
+    }
+
+    fn number(&self, value: &Value) -> u64 {
+        if self.modify { number::of_decimal(value) } else { number::number(value) }
+    }
+
+    /// Runs a plan without reading what it increments.
+    async fn modify(
+        &self,
+        plan: &[MicroOperation],
+        transaction: &Transaction,
+    ) -> Result<Vec<MicroOperation>, Abort> {
+        let key = |number| number::key(number, self.key_bytes);
+        let mut reads = Vec::new();
+        for operation in plan {
+            match operation {
+                MicroOperation::Read { key, .. } => reads.push(*key),
+                MicroOperation::Write { key: written, value: Some(number) } => {
+                    transaction.put(key(*written), self.value(*number));
+                }
+                operation => {
+                    let key = key(operation.key());
+                    drop(transaction.modify(key, Modification::add(1)));
+                }
+            }
+        }
+        // What is written was read to be incremented.
+        if plan.len() == reads.len() {
+            transaction.get_many(reads.into_iter().map(key)).await?;
+        }
+        Ok(Vec::new())
+    }
 
     /// `count` different keys.
     fn draw(&self, count: usize, random: &mut Pcg64Mcg) -> Vec<u64> {
@@ -82,7 +123,8 @@ impl Workload for Retwis {
         let mut plan: Vec<MicroOperation> = keys[..reads].iter().map(read).collect();
         for (i, key) in keys[..writes].iter().enumerate() {
             let increment = self.dependent && i < reads;
-            let value = (!increment).then(|| random.random_range(0..u64::MAX));
+            let greatest = if self.modify { i64::MAX as u64 } else { u64::MAX };
+            let value = (!increment).then(|| random.random_range(0..greatest));
             plan.push(MicroOperation::Write { key: *key, value });
         }
         plan.into()
@@ -103,6 +145,9 @@ impl Workload for Retwis {
         Box::pin(async move {
             let plan = plan.operations();
             let key = |number| number::key(number, self.key_bytes);
+            if self.modify && !record {
+                return self.modify(plan, &transaction).await;
+            }
             let keys = plan.iter().map_while(|operation| match operation {
                 MicroOperation::Read { key, .. } => Some(*key),
                 _ => None,
@@ -113,17 +158,20 @@ impl Workload for Retwis {
             let values = reads.for_update(..writes).await?;
             for (i, operation) in plan[values.len()..].iter().enumerate() {
                 if let MicroOperation::Write { key: written, value } = operation {
-                    let old = values.get(i).and_then(Option::as_ref).map_or(0, number::number);
+                    let old = values
+                        .get(i)
+                        .and_then(Option::as_ref)
+                        .map_or(0, |value| self.number(value));
                     let new = value.unwrap_or(old.wrapping_add(1));
-                    transaction.put(key(*written), number::value(new, self.value_bytes));
+                    transaction.put(key(*written), self.value(new));
                 }
             }
-            Ok(if record { fill(plan, &values) } else { Vec::new() })
+            Ok(if record { fill(plan, &values, |value| self.number(value)) } else { Vec::new() })
         })
     }
 
     fn initial(&self, i: u64) -> Option<(Key, Value)> {
-        let loaded = || (number::key(i, self.key_bytes), number::value(0, self.value_bytes));
+        let loaded = || (number::key(i, self.key_bytes), self.value(0));
         (i < self.keys).then(loaded)
     }
 
@@ -134,9 +182,13 @@ impl Workload for Retwis {
 
 /// Fills in the results of a plan of reads followed by writes. A write without a value increments the value that was
 /// read at the same place.
-pub(crate) fn fill(plan: &[MicroOperation], values: &[Option<Value>]) -> Vec<MicroOperation> {
+pub(crate) fn fill(
+    plan: &[MicroOperation],
+    values: &[Option<Value>],
+    number: impl Fn(&Value) -> u64,
+) -> Vec<MicroOperation> {
     let numbers: Vec<Option<u64>> =
-        values.iter().map(|value| value.as_ref().map(number::number)).collect();
+        values.iter().map(|value| value.as_ref().map(&number)).collect();
     let read = |(operation, number): (&MicroOperation, &Option<u64>)| match operation {
         MicroOperation::Read { key, .. } => {
             MicroOperation::Read { key: *key, result: ReadResult::Register(*number) }

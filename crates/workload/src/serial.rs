@@ -41,7 +41,8 @@ pub(crate) fn database(one_shots: OneShots) -> (Arc<Serial>, TransactionKeyspace
     let (rows, switchboard) = (HashMap::new(), Switchboard::new(1));
     let state = State { rows, switchboard, one_shots, asked: Vec::new() };
     let serial = Arc::new(Serial(Mutex::new(state)));
-    let offers = Offers { one_shots: one_shots != OneShots::NotOffered, past: false };
+    let offers =
+        Offers { one_shots: one_shots != OneShots::NotOffered, past: false, modifies: false };
     (serial.clone(), Transactions::keyspace(serial, Limits::default(), offers))
 }
 
@@ -75,7 +76,7 @@ impl State {
             | Operation::Rollback
             | Operation::Inquire { .. }
             | Operation::GetAt { .. } => Vec::new(),
-            Operation::OneShot { reads, writes } => {
+            Operation::OneShot { reads, writes, .. } => {
                 self.asked.push("one shot");
                 match self.one_shots {
                     OneShots::NotOffered | OneShots::Unanswered => Vec::new(),

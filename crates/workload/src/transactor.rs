@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex};
 use serried_actor::Timestamp;
 use serried_history::{EventKind, MicroOperation, ReadResult, Recorder};
 use serried_model::{Value, Version};
-use serried_session::{Committed, Footprint, Transaction, TransactionError, TransactionKeyspace};
+use serried_session::{
+    Batch, Committed, Footprint, Transaction, TransactionError, TransactionKeyspace,
+};
 
 use crate::{Arrival, Measurement, OneShot, Plan, RolledBack, Workload};
 
@@ -38,9 +40,14 @@ impl Transactor {
             workload.run(plan, tx, record)
         };
         let result = match workload.one_shot(plan) {
-            Some(OneShot { reads, writes, fill }) => {
+            Some(OneShot { reads, writes, modifies, fill }) => {
                 let has_begun = |attempt: &Transaction| transaction.has_begun(attempt);
-                let result = keyspace.one_shot_recorded(reads, writes, has_begun).await;
+                let batch = modifies
+                    .into_iter()
+                    .fold(Batch::of(reads, writes), |batch, (key, modification)| {
+                        batch.modify(key, modification)
+                    });
+                let result = keyspace.batch_recorded(batch, has_begun).await;
                 let done = |values: &[Option<Value>]| match record {
                     true => fill(plan.operations(), values),
                     false => Vec::new(),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rand_pcg::Pcg64Mcg;
 use serde::Serialize;
 use serried_history::{History, MicroOperation};
-use serried_model::{FamilyName, Key, Value, Version, Write};
+use serried_model::{FamilyName, Key, Modification, Value, Version, Write};
 use serried_session::{Abort, Footprint, Transaction, TransactionKeyspace};
 
 use crate::tpcc::{self, Scale, Tpcc, TpccCalls};
@@ -60,6 +60,8 @@ pub struct OneShot {
     pub reads: Vec<Key>,
     /// What it writes, whatever it reads.
     pub writes: Vec<Write>,
+    /// What it does to other keys, whatever it reads.
+    pub modifies: Vec<(Key, Modification)>,
     /// Fills in the values that were read into the plan's operations, for a history.
     pub fill: fn(&[MicroOperation], &[Option<Value>]) -> Vec<MicroOperation>,
 }
@@ -168,6 +170,9 @@ pub struct Parameters {
     pub writes: Option<f64>,
     /// Whether writes to keys that were read depend on the values read. For `retwis`.
     pub dependent: bool,
+    /// Whether operations on values ([`Transaction::modify`]) take the place of reads and writes. For `counter`, `list-append`,
+    /// and `retwis` if it is dependent. Numbers are then decimal text.
+    pub modify: bool,
     /// How many warehouses there are, from 1 to 65535; 100 if `None`. For `tpcc`.
     pub warehouses: Option<u64>,
     /// How large a warehouse is. For `tpcc`.
@@ -183,6 +188,7 @@ impl Default for Parameters {
             value_bytes: None,
             writes: None,
             dependent: false,
+            modify: false,
             warehouses: None,
             scale: Scale::FULL,
         }

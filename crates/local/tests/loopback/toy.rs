@@ -47,7 +47,7 @@ impl Protocol for Toy {
     const SUMMARY: &'static str = "reads and writes without isolation, for tests";
     const GUARANTEE: Guarantee = Guarantee::Serializable;
     type Family = Transactions;
-    const OFFERS: Offers = Offers { one_shots: false, past: false };
+    const OFFERS: Offers = Offers { one_shots: false, past: false, modifies: false };
     type Message = Message;
     type Coordinator = Coordinator;
     type Replica = Replica;

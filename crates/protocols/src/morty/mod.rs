@@ -283,7 +283,7 @@ impl Protocol for Morty {
         "re-executes transactions that missed a write, instead of aborting";
     const GUARANTEE: Guarantee = Guarantee::Serializable;
     type Family = Transactions;
-    const OFFERS: Offers = Offers { one_shots: false, past: true };
+    const OFFERS: Offers = Offers { one_shots: false, past: true, modifies: false };
     type Message = Message;
     type Coordinator = Coordinator;
     type Replica = Replica;

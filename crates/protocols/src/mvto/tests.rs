@@ -1,7 +1,7 @@
 use serried_model::Key;
 
 use super::*;
-use crate::frameworks::shard::bench::{Bench, last, ready, shot, stamp, txn};
+use crate::frameworks::shard::bench::{Bench, appends, last, ready, shot, stamp, txn};
 use crate::frameworks::shard::{Event, Glance, Refusal, Validity};
 
 type Leader = Bench<Versions>;
@@ -225,4 +225,35 @@ fn nothing_is_kept_of_keys_whose_transactions_are_over() {
     leader.execute(&shot(50, 1, &["z"], &["y"]));
     leader.discard(50);
     assert_eq!(format!("{:?}", leader.control), "Versions of 0 keys, 0 transactions");
+}
+
+#[test]
+fn a_modification_follows_from_the_version_before_it_and_is_refused_with_that() {
+    let mut leader = with_committed(&[(10, &["x"])]);
+    assert_eq!(leader.execute(&appends(20, &["x"])), ready(20));
+    assert_eq!(leader.execute(&appends(30, &["x"])), [executed(30)]);
+    assert_eq!(leader.execute(&last(40, &["x"], &["y"])), [executed(40)]);
+    assert_eq!([leader.written(20, "x"), leader.written(30, "x")], ["1020", "102030"]);
+    for us in [20, 30, 40] {
+        leader.prepare(us);
+    }
+    let again = vec![executed(40), settled(40)];
+    assert_eq!(leader.end(20, None), [refused(30, "x", 0), again].concat());
+    assert_eq!(leader.found(40, &["x"]), Some(vec![10]));
+    // What was read at a later timestamp is not modified at an earlier one.
+    assert!(matches!(leader.execute(&appends(35, &["x"]))[..], [Event::Refused(..)]));
+}
+
+#[test]
+fn a_modification_that_follows_from_what_another_leader_lacks_is_refused() {
+    let mut leader = with_committed(&[(10, &["x"])]);
+    leader.execute(&appends(20, &["x"]));
+    leader.execute(&appends(30, &["x"]));
+    leader.execute(&appends(50, &["x"]));
+    leader.execute(&last(40, &["x"], &[]));
+    for us in [30, 40] {
+        leader.prepare(us);
+    }
+    let again = vec![executed(40), settled(40)];
+    assert_eq!(leader.fail_over(), [again, refused(30, "x", 0)].concat());
 }

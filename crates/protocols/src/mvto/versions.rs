@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use serried_model::{Guarantee, Key, Value, Version};
+use serried_model::{Guarantee, Key, Modification, Modify, Value, Version};
 use serried_parts::Map;
 use smallvec::SmallVec;
 
@@ -43,6 +43,8 @@ struct Txn {
     accesses: Accesses,
     /// The shots that were not released, but for the last, and the keys that they have read.
     shots: SmallVec<[(u16, Vec<Key>); 1]>,
+    /// The keys where what it has written may follow from what it has read there. It can't read these again.
+    modified: SmallVec<[Key; 1]>,
     /// Its last shot was executed.
     has_part: bool,
     settled: bool,
@@ -135,13 +137,25 @@ impl Versions {
             let written = self.write(txn, &write.key, write.value.as_ref(), desk);
             written.map_err(|after_us| (write.key.clone(), after_us))?;
         }
+        for Modify { key, modifications } in &shot.modifies {
+            let accesses = self.txns.get(&txn).map(|own| &own.accesses);
+            if accesses.and_then(|accesses| accesses.read_of(key)).is_none() {
+                self.read(txn, key, desk).ok_or_else(|| (key.clone(), 0))?;
+            }
+            let own = self.txns.get_or_default(&txn);
+            own.modified.push(key.clone());
+            let before = own.accesses.of(key).and_then(Access::value);
+            let value = Modification::apply_all(modifications, before);
+            let written = self.write(txn, key, value.as_ref(), desk);
+            written.map_err(|after_us| (key.clone(), after_us))?;
+        }
         Ok(())
     }
 
     /// Says what can be answered of a transaction: what it has read is committed.
     fn release(&mut self, txn: Version, desk: &mut Desk<'_>) {
         let Some(own) = self.txns.get_mut(&txn) else { return };
-        let Txn { accesses, shots, has_part, settled } = own;
+        let Txn { accesses, shots, has_part, settled, .. } = own;
         let (keys, at_once) = (&self.keys, self.mutation.is(Mutation::ReadsAnsweredAtOnce));
         let waits = |key: &Key| {
             let read = accesses.read_of(key).filter(|_| !at_once);
@@ -207,8 +221,12 @@ impl Versions {
         affected
     }
 
-    /// What a transaction has read will not be committed. It reads the version before that, if it is kept.
+    /// What a transaction has read will not be committed. It reads the version before that, if it is kept and nothing was written
+    /// because of what it had read.
     fn read_again(&mut self, txn: Version, key: &Key, desk: &mut Desk<'_>) -> bool {
+        if self.txns.get(&txn).is_some_and(|own| own.modified.contains(key)) {
+            return false;
+        }
         let open = self.keys.get_mut(key).expect("a key that a transaction is at");
         open.readers.retain(|(reader, _)| *reader != txn);
         self.read(txn, key, desk).is_some()
@@ -305,18 +323,34 @@ impl Control for Versions {
                 }
             }
             let accesses = Accesses::inherited(part);
-            self.txns.insert(*txn, Txn { accesses, has_part: true, ..Txn::default() });
+            let both = items.iter().filter(|item| item.read.is_some() && item.write.is_some());
+            let modified = both.map(|item| item.key.clone()).collect();
+            self.txns.insert(*txn, Txn { accesses, modified, has_part: true, ..Txn::default() });
         }
+        // All read again that can, before the others are refused, and before anything is answered.
+        let (mut again, mut cannot) = (Vec::new(), Vec::new());
         for Part { txn, items, .. } in parts {
-            let mut is_changed = false;
             for Item { key, read, .. } in items {
                 if read.is_some_and(|stamp| self.is_void(key, stamp, desk)) {
-                    is_changed |= self.read_again(*txn, key, desk);
+                    match self.read_again(*txn, key, desk) {
+                        true => again.push(*txn),
+                        false => cannot.push((*txn, key)),
+                    }
                 }
             }
-            if is_changed {
-                desk.executed(*txn);
+        }
+        for (txn, key) in cannot {
+            // It may have been refused with another one.
+            if self.txns.contains_key(&txn) {
+                self.end(txn, false, desk);
+                desk.refused(txn, vec![key.clone()]);
             }
+        }
+        again.dedup();
+        for txn in again.into_iter().filter(|txn| self.txns.contains_key(txn)) {
+            desk.executed(txn);
+        }
+        for Part { txn, .. } in parts {
             self.release(*txn, desk);
         }
     }

@@ -34,7 +34,7 @@ impl Protocol for Mvtso {
         "multi-version timestamp ordering: aborts transactions that missed a write";
     const GUARANTEE: Guarantee = Guarantee::Serializable;
     type Family = Transactions;
-    const OFFERS: Offers = Offers { one_shots: false, past: true };
+    const OFFERS: Offers = Offers { one_shots: false, past: true, modifies: false };
     type Message = Message;
     type Coordinator = Coordinator;
     type Replica = Replica;

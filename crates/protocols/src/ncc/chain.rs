@@ -1,6 +1,6 @@
 //! What transactions that are not over have done to a key, in the order in which they were executed.
 
-use serried_model::{Value, Version};
+use serried_model::{Modification, Value, Version};
 use smallvec::SmallVec;
 
 use crate::frameworks::shard::{Row, Stamp};
@@ -26,14 +26,32 @@ pub(super) struct Link {
     /// Its writer, if it is not committed.
     pub(super) writer: Option<Version>,
     pub(super) value: Option<Value>,
+    /// Where the value comes from.
+    pub(super) origin: Origin,
     /// Its readers that have not ended.
     pub(super) readers: SmallVec<[Version; 2]>,
 }
 
+/// Where the value of a version comes from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Origin {
+    /// Its writer has sent it, or it is committed.
+    Given,
+    /// It follows from the version before by these.
+    Modified(Vec<Modification>),
+    /// It may follow from the version before, and it is not known how: a former leader knew.
+    Inherited,
+}
+
 impl Link {
-    pub(super) fn written(txn: Version, stamp: Stamp, value: Option<Value>) -> Link {
+    pub(super) fn written(
+        txn: Version,
+        stamp: Stamp,
+        value: Option<Value>,
+        origin: Origin,
+    ) -> Link {
         let readers = SmallVec::new();
-        Link { stamp, read_at: stamp, writer: Some(txn), value, readers }
+        Link { stamp, read_at: stamp, writer: Some(txn), value, origin, readers }
     }
 
     fn is_read_by_others(&self, txn: Version) -> bool {
@@ -50,6 +68,7 @@ impl Chain {
             read_at: newest.read_at,
             writer: None,
             value: newest.value.clone(),
+            origin: Origin::Given,
             readers: SmallVec::new(),
         };
         Chain { versions: SmallVec::from_iter([base]), ends: 0, writes: 0 }
@@ -157,6 +176,7 @@ impl Chain {
         link.stamp = at;
         link.read_at = link.read_at.max(at);
         link.writer = None;
+        link.origin = Origin::Given;
         // What came before it is not read any more, nor waited for.
         while self.versions.get(1).is_some_and(|next| next.writer.is_none()) {
             self.versions.remove(0);
@@ -168,6 +188,29 @@ impl Chain {
         let place = self.versions.iter().position(|link| link.writer == Some(txn))?;
         let before = self.versions[place.checked_sub(1)?].stamp;
         Some((self.versions.remove(place).readers, before))
+    }
+
+    /// What came before the version that `txn` has written is another version now. Makes its value anew if that follows from
+    /// it, and those of the versions behind it. Returns their writers if their values have changed, and `None` if it is
+    /// not known what follows.
+    pub(super) fn make_anew(&mut self, txn: Version) -> Option<SmallVec<[Version; 2]>> {
+        let mut changed = SmallVec::new();
+        let first = self.versions.iter().position(|link| link.writer == Some(txn));
+        for place in first.unwrap_or(self.versions.len()).max(1)..self.versions.len() {
+            let before = self.versions[place - 1].value.as_ref();
+            let value = match &self.versions[place].origin {
+                Origin::Given => break,
+                Origin::Inherited => return None,
+                Origin::Modified(modifications) => Modification::apply_all(modifications, before),
+            };
+            let link = &mut self.versions[place];
+            if link.value == value {
+                break;
+            }
+            link.value = value;
+            changed.extend(link.writer);
+        }
+        Some(changed)
     }
 
     /// The transactions that may be answered once something before them is over.

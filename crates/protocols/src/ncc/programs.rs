@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use serried_model::{Key, Value, Version};
 use smallvec::SmallVec;
 
+use super::chain::Origin;
 use super::queues::{Access, Queues, Txn};
 use crate::frameworks::shard::{Desk, Program, RunsCalls, Stamp, run};
 
@@ -93,7 +94,7 @@ impl<const READ_ONLY: bool> Queues<READ_ONLY> {
                 link.value = value;
                 stamp
             }
-            None => self.write(txn, key, value, desk)?,
+            None => self.write(txn, key, (value, Origin::Given), desk)?,
         };
         let access = self.txns.get_or_default(&txn).access_at(key, number);
         access.written = Some(written);

@@ -4,11 +4,11 @@ use core::fmt;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use serried_model::{Guarantee, Key, Value, Version};
+use serried_model::{Guarantee, Key, Modification, Modify, Value, Version};
 use serried_parts::Map;
 use smallvec::SmallVec;
 
-use super::chain::{Chain, Link};
+use super::chain::{Chain, Link, Origin};
 use super::intents::{Intents, Turn};
 use crate::Mutated;
 use crate::frameworks::shard::{
@@ -131,7 +131,7 @@ impl<const READ_ONLY: bool> Queues<READ_ONLY> {
         &mut self,
         txn: Version,
         key: &Key,
-        value: Option<Value>,
+        (value, origin): (Option<Value>, Origin),
         desk: &mut Desk<'_>,
     ) -> Option<Stamp> {
         let may_wait = self.mutation.is(Mutation::NoEarlyAbort);
@@ -147,13 +147,13 @@ impl<const READ_ONLY: bool> Queues<READ_ONLY> {
         // What it has read itself does not put it off, but it comes after what was written.
         let tail = chain.tail();
         let stamp = tail.read_at.next_of(txn).max(tail.stamp.next_of(txn));
-        chain.insert(Link::written(txn, stamp, value));
+        chain.insert(Link::written(txn, stamp, value, origin));
         Some(stamp)
     }
 
     /// Executes the requests of a shot; else the key at which that can't be done.
     fn execute_all(&mut self, shot: &Shot, desk: &mut Desk<'_>) -> Result<(), Key> {
-        let Shot { txn, number, reads, writes, .. } = shot;
+        let Shot { txn, number, reads, writes, modifies, .. } = shot;
         for key in reads {
             let read = self.read(*txn, key, desk).ok_or_else(|| key.clone())?;
             let (read, key) = (Some(read), key.clone());
@@ -162,21 +162,43 @@ impl<const READ_ONLY: bool> Queues<READ_ONLY> {
         }
         for write in writes {
             let key = &write.key;
-            let stamp = self.write(*txn, key, write.value.clone(), desk);
+            let stamp = self.write(*txn, key, (write.value.clone(), Origin::Given), desk);
             let written = Some(stamp.ok_or_else(|| key.clone())?);
-            let own = self.txns.get_or_default(txn);
-            match own.access(key) {
-                Some(access) => {
-                    access.written = written;
-                    access.released = false;
-                }
-                None => {
-                    let (shot, key) = (*number, key.clone());
-                    own.accesses.push(Access { key, shot, read: None, written, released: false });
-                }
-            }
+            let access = self.txns.get_or_default(txn).access_at(key, *number);
+            access.written = written;
+            access.released = false;
+        }
+        for Modify { key, modifications } in modifies {
+            self.modify((*txn, *number), key, modifications, desk).ok_or_else(|| key.clone())?;
         }
         Ok(())
+    }
+
+    /// Modifies the most recent version, with the same exception. That is a single logical request (003 §5.1): the version that
+    /// is made follows from the one that is read.
+    fn modify(
+        &mut self,
+        (txn, number): (Version, u16),
+        key: &Key,
+        modifications: &[Modification],
+        desk: &mut Desk<'_>,
+    ) -> Option<()> {
+        let own = self.txns.get_or_default(&txn);
+        if own.access(key).is_some_and(|access| access.written.is_some()) {
+            return None; // No correct client writes and modifies one key.
+        }
+        if own.access(key).is_none_or(|access| access.read.is_none()) {
+            let read = self.read(txn, key, desk)?;
+            self.txns.get_or_default(&txn).access_at(key, number).read = Some(read);
+        }
+        let before = self.chain(key, desk).tail().value.as_ref();
+        let value = Modification::apply_all(modifications, before);
+        let made = (value, Origin::Modified(modifications.to_vec()));
+        let written = self.write(txn, key, made, desk)?;
+        let access = self.txns.get_or_default(&txn).access_at(key, number);
+        access.written = Some(written);
+        access.released = false;
+        Some(())
     }
 
     /// Says what can be answered of a transaction (003 Algorithm 5.3).
@@ -280,8 +302,9 @@ impl<const READ_ONLY: bool> Queues<READ_ONLY> {
             if !self.txns.contains_key(&txn) {
                 continue;
             }
-            if self.read_again(txn, &key, desk) {
+            if let Some(changed) = self.read_again(txn, &key, desk) {
                 readers.push(txn);
+                readers.extend(changed);
             } else if let Some(mut own) = self.txns.remove(&txn) {
                 let intends = core::mem::take(&mut own.intends);
                 reads.extend(self.leave(txn, own, None, keys));
@@ -302,21 +325,30 @@ impl<const READ_ONLY: bool> Queues<READ_ONLY> {
         }
     }
 
-    /// Returns false if the transaction can't read the key again.
-    fn read_again(&mut self, txn: Version, key: &Key, desk: &mut Desk<'_>) -> bool {
+    /// Returns `None` if the transaction can't read the key again; else the transactions that write something else because of
+    /// that.
+    fn read_again(
+        &mut self,
+        txn: Version,
+        key: &Key,
+        desk: &mut Desk<'_>,
+    ) -> Option<SmallVec<[Version; 2]>> {
         let access = self.txns.get_mut(&txn).and_then(|own| own.access(key));
+        let mut changed = SmallVec::new();
         let read = match access.is_some_and(|access| access.written.is_some()) {
             // Its own version comes next, so it has read the one before that.
             true => {
                 let before = self.before_own(txn, key, desk);
-                self.chain(key, desk).of(before).map(|link| {
+                let chain = self.chain(key, desk);
+                changed = chain.make_anew(txn)?;
+                chain.of(before).map(|link| {
                     link.readers.push(txn);
                     Read { stamp: link.stamp, until: link.read_at }
                 })
             }
             false => self.read(txn, key, desk),
         };
-        let can = read.is_some();
+        let can = read.is_some().then_some(changed);
         if let Some(access) = self.txns.get_mut(&txn).and_then(|own| own.access(key)) {
             access.read = read;
         }
@@ -453,7 +485,9 @@ impl<const READ_ONLY: bool> Control for Queues<READ_ONLY> {
             for item in items {
                 let write = item.write.clone();
                 if let Some(Written { value, at }) = write {
-                    self.chain(&item.key, desk).insert(Link::written(*txn, at, value));
+                    let origin = item.read.map_or(Origin::Given, |_| Origin::Inherited);
+                    let chain = self.chain(&item.key, desk);
+                    chain.insert(Link::written(*txn, at, value, origin));
                 }
             }
         }
@@ -486,8 +520,8 @@ impl<const READ_ONLY: bool> Control for Queues<READ_ONLY> {
             for item in items.iter().filter(|item| item.read.is_some()) {
                 let access = self.txns.get_mut(txn).and_then(|own| own.access(&item.key));
                 if access.is_some_and(|access| access.read.is_none()) {
-                    if desk.runs_calls() {
-                        // What it has written depends on what it had read.
+                    if desk.runs_calls() || item.write.is_some() {
+                        // What it has written may depend on what it had read.
                         desk.refused(*txn, vec![item.key.clone()]);
                         self.end(*txn, None, desk);
                         break;

@@ -3,7 +3,7 @@
 use serried_model::Key;
 
 use super::Queues;
-use crate::frameworks::shard::bench::{Bench, last, ready, shot, stamp, txn};
+use crate::frameworks::shard::bench::{Bench, appends, last, ready, shot, stamp, txn};
 use crate::frameworks::shard::{AsOf, Event, Glance, Refusal, Shot, Stamp, Validity};
 
 type Leader = Bench<Queues<false>>;
@@ -239,12 +239,10 @@ fn what_was_read_that_another_leader_does_not_have_is_read_again() {
     leader.execute(&last(30, &["y"], &["y"]));
     leader.prepare(20);
     leader.prepare(30);
-    let again = [ready(20), ready(30)].concat();
-    assert_eq!(leader.fail_over(), again);
+    // What 30 writes may follow from what it had read.
+    assert_eq!(leader.fail_over(), [refused(30, "y").to_vec(), ready(20)].concat());
     assert_eq!(leader.found(20, &["x"]), Some(vec![5]));
-    assert_eq!(leader.found(30, &["y"]), Some(vec![5]));
     assert_eq!(leader.prepare(20), from_until(5, 20));
-    assert_eq!(leader.prepare(30), Validity::at(stamp(30)));
 }
 
 #[test]
@@ -429,4 +427,96 @@ fn a_turn_is_passed_on_when_all_have_read_again() {
     assert!(!events.contains(&settled(70)), "{events:?}");
     assert!(leader.end(10, Some(stamp(10))).contains(&settled(70)));
     assert_eq!(leader.found(70, &["z2"]), Some(vec![10]));
+}
+
+#[test]
+fn modifications_follow_from_each_other_before_any_of_them_is_committed() {
+    let mut leader = leader();
+    assert_eq!(leader.execute(&appends(10, &["x"])), ready(10));
+    assert_eq!(leader.execute(&appends(20, &["x", "y"])), waits(20));
+    assert_eq!(leader.execute(&last(30, &["x"], &[])), waits(30));
+    assert_eq!(leader.execute(&appends(40, &["x"])), waits(40));
+    for (us, value) in [(10, "510"), (20, "51020"), (40, "5102040")] {
+        assert_eq!(leader.written(us, "x"), value);
+        leader.prepare(us);
+    }
+    leader.prepare(30);
+    assert_eq!(leader.end(10, Some(stamp(10))), [settled(20)]);
+    assert_eq!(leader.end(20, Some(stamp(20))), [settled(30)]);
+    assert_eq!(leader.found(30, &["x"]), Some(vec![51_020]));
+    assert_eq!(leader.end(30, Some(stamp(20))), [settled(40)]);
+    leader.end(40, Some(stamp(40)));
+    leader.execute(&last(50, &["x", "y"], &[]));
+    assert_eq!(leader.found(50, &["x", "y"]), Some(vec![5_102_040, 520]));
+}
+
+#[test]
+fn modifications_are_made_anew_when_what_they_follow_from_is_aborted() {
+    let mut leader = leader();
+    leader.execute(&last(10, &[], &["x"]));
+    leader.execute(&appends(20, &["x"]));
+    leader.execute(&appends(30, &["x"]));
+    leader.execute(&last(40, &[], &["x"]));
+    leader.execute(&appends(50, &["x"]));
+    assert_eq!(leader.written(30, "x"), "102030");
+    for us in [10, 20, 30, 40, 50] {
+        leader.prepare(us);
+    }
+    let executed = |us| Event::Executed(txn(us));
+    assert_eq!(leader.end(10, None), [executed(20), settled(20), executed(30)]);
+    assert_eq!(leader.written(20, "x"), "520");
+    assert_eq!(leader.written(30, "x"), "52030");
+    assert_eq!(leader.written(50, "x"), "4050");
+    // One in the middle.
+    assert_eq!(leader.end(20, None), [executed(30), settled(30)]);
+    assert_eq!(leader.written(30, "x"), "530");
+    leader.prepare(30);
+    assert_eq!(leader.end(30, Some(stamp(30))), [settled(40)]);
+    assert_eq!(leader.end(40, Some(stamp(40))), [settled(50)]);
+}
+
+#[test]
+fn a_modification_that_follows_from_what_another_leader_lacks_is_refused() {
+    let mut leader = leader();
+    leader.execute(&last(10, &[], &["x"]));
+    leader.execute(&appends(20, &["x"]));
+    leader.execute(&appends(30, &["x"]));
+    leader.prepare(20);
+    leader.prepare(30);
+    let both = [refused(20, "x"), refused(30, "x")].concat();
+    assert_eq!(leader.fail_over(), both);
+}
+
+#[test]
+fn a_modification_that_another_leader_has_inherited_is_refused_with_what_it_follows_from() {
+    let mut leader = leader();
+    for us in [10, 20] {
+        leader.execute(&appends(us, &["x"]));
+        leader.prepare(us);
+    }
+    assert_eq!(leader.fail_over(), [settled(10)]);
+    assert_eq!(leader.execute(&appends(30, &["x"])), waits(30));
+    assert_eq!(leader.written(30, "x"), "5102030");
+    let again = vec![Event::Executed(txn(30)), settled(30)];
+    assert_eq!(leader.end(10, None), [refused(20, "x").to_vec(), again].concat());
+    assert_eq!(leader.written(30, "x"), "530");
+}
+
+#[test]
+fn a_modification_keeps_to_what_its_transaction_has_read() {
+    let mut leader = leader();
+    leader.execute(&shot(10, 1, &["x"], &[]));
+    assert_eq!(leader.execute(&appends(10, &["x"])), ready(10));
+    leader.prepare(10);
+    leader.end(10, Some(stamp(10)));
+    leader.execute(&shot(20, 1, &["x"], &[]));
+    assert_eq!(leader.execute(&last(30, &[], &["x"])), waits(30));
+    let refused = refused(20, "x");
+    assert_eq!(
+        leader.execute(&appends(20, &["x"])),
+        [vec![settled(30)], refused.to_vec()].concat()
+    );
+    // Who writes and modifies one key is not a correct client.
+    let both = Shot { writes: last(40, &[], &["y"]).writes, ..appends(40, &["y"]) };
+    assert!(matches!(leader.execute(&both)[..], [Event::Refused(..)]));
 }

@@ -161,7 +161,7 @@ impl Protocol for Tapir {
         "optimistic validation at every replica, without a leader: aborts over conflicts";
     const GUARANTEE: Guarantee = Guarantee::Serializable;
     type Family = Transactions;
-    const OFFERS: Offers = Offers { one_shots: false, past: true };
+    const OFFERS: Offers = Offers { one_shots: false, past: true, modifies: false };
     type Message = Message;
     type Coordinator = Coordinator;
     type Replica = Replica;

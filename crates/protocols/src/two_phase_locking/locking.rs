@@ -3,7 +3,7 @@
 use core::fmt;
 use std::sync::Arc;
 
-use serried_model::{Guarantee, Key, Value, Version};
+use serried_model::{Guarantee, Key, Modification, Value, Version};
 use serried_parts::{LockMode, LockTable, Map};
 use smallvec::SmallVec;
 
@@ -60,15 +60,30 @@ struct Txn {
 struct Want {
     shot: u16,
     key: Key,
-    /// What it writes; none if it reads.
-    write: Option<Option<Value>>,
-    /// Whether it reads what the transaction may write later.
-    may_write: bool,
+    action: Action,
+}
+
+/// What it does there.
+enum Action {
+    Read,
+    /// Reads what the transaction may write later.
+    ReadForUpdate,
+    Write(Option<Value>),
+    Modify(Vec<Modification>),
+}
+
+impl Action {
+    fn read(may_write: bool) -> Action {
+        if may_write { Action::ReadForUpdate } else { Action::Read }
+    }
 }
 
 impl Want {
     fn mode(&self) -> LockMode {
-        if self.may_write { LockMode::Exclusive } else { mode(self.write.as_ref()) }
+        match self.action {
+            Action::Read => LockMode::Shared,
+            Action::ReadForUpdate | Action::Write(_) | Action::Modify(_) => LockMode::Exclusive,
+        }
     }
 }
 
@@ -95,17 +110,20 @@ impl Txn {
 
     /// It has the lock that it needs.
     fn take(&mut self, txn: Version, want: Want, placed: &Placed, desk: &mut Desk<'_>) {
-        self.come_after(txn, &want.key, want.write.is_some(), placed, desk);
+        let writes = matches!(want.action, Action::Write(_) | Action::Modify(_));
+        self.come_after(txn, &want.key, writes, placed, desk);
         let access = self.accesses.of_mut(&want.key);
-        match want.write {
-            None => {
-                let newest = placed.newest(&want.key, desk);
-                let (stamp, value) = (newest.stamp, newest.value.clone());
-                let found = Some(Found { version: stamp.version(), value });
-                access.read = Some(Read { stamp, found });
-            }
-            write => access.write = write,
+        if let Action::Write(value) = want.action {
+            access.write = Some(value);
+            return;
         }
+        let newest = placed.newest(&want.key, desk);
+        let (stamp, value) = (newest.stamp, newest.value.clone());
+        if let Action::Modify(modifications) = want.action {
+            let before = access.write.as_ref().unwrap_or(&value).as_ref();
+            access.write = Some(Modification::apply_all(&modifications, before));
+        }
+        access.read = Some(Read { stamp, found: Some(Found { version: stamp.version(), value }) });
     }
 
     /// It reads or writes a key, and so comes after what was done to it.
@@ -137,15 +155,10 @@ impl Txn {
             .of(key)
             .is_none_or(|access| access.read.is_none() && access.write.is_none())
         {
-            let (key, write, may_write) = (key.clone(), None, false);
-            self.take(txn, Want { shot: 0, key, write, may_write }, placed, desk);
+            let want = Want { shot: 0, key: key.clone(), action: Action::Read };
+            self.take(txn, want, placed, desk);
         }
-        let access = self.accesses.of(key)?;
-        match (&access.write, &access.read) {
-            (Some(written), _) => written.clone(),
-            (None, Some(read)) => read.found.as_ref().and_then(|found| found.value.clone()),
-            (None, None) => None,
-        }
+        self.accesses.of(key)?.value().cloned()
     }
 }
 
@@ -187,17 +200,20 @@ impl<const WAITS: bool> Locking<WAITS> {
         let writes = shot.writes.iter().map(move |write| Want {
             shot: number,
             key: write.key.clone(),
-            write: Some(write.value.clone()),
-            may_write: false,
+            action: Action::Write(write.value.clone()),
+        });
+        let modifies = shot.modifies.iter().map(move |modify| Want {
+            shot: number,
+            key: modify.key.clone(),
+            action: Action::Modify(modify.modifications.clone()),
         });
         let for_update = if WAITS { shot.for_update as usize } else { 0 };
         let read = move |(place, key): (usize, &Key)| Want {
             shot: number,
             key: key.clone(),
-            write: None,
-            may_write: place < for_update,
+            action: Action::read(place < for_update),
         };
-        writes.chain(shot.reads.iter().enumerate().map(read))
+        writes.chain(modifies).chain(shot.reads.iter().enumerate().map(read))
     }
 
     fn needs_no_lock(&self, want: &Want) -> bool {
@@ -282,7 +298,8 @@ impl<const WAITS: bool> Locking<WAITS> {
                         missing = Some((key.clone(), may_write));
                         return None;
                     }
-                    let want = Want { shot: number, key: key.clone(), write: None, may_write };
+                    let action = Action::read(may_write);
+                    let want = Want { shot: number, key: key.clone(), action };
                     own.take(txn, want, placed, desk);
                 }
                 Some(own.value(txn, key, placed, desk))
@@ -297,7 +314,7 @@ impl<const WAITS: bool> Locking<WAITS> {
                 return true;
             }
             let Some((key, may_write)) = missing else { return true };
-            let want = Want { shot: number, key, write: None, may_write };
+            let want = Want { shot: number, key, action: Action::read(may_write) };
             if !self.lock_for_program(txn, core::iter::once(want), desk) {
                 return false;
             }
@@ -461,8 +478,7 @@ impl<const WAITS: bool> Control for Locking<WAITS> {
         let known = program.known().iter().map(|known| Want {
             shot: number,
             key: known.key.clone(),
-            write: None,
-            may_write: known.writes,
+            action: Action::read(known.writes),
         });
         if !self.lock_for_program(txn, known, desk) {
             return;

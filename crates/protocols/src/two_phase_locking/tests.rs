@@ -8,9 +8,10 @@ use serried_model::{Key, NodeId, Value, Version, Write};
 
 use super::Locking;
 use crate::Mutated;
-use crate::frameworks::shard::bench::{Bench, last, ready, stamp, txn as txn_at};
+use crate::frameworks::shard::bench::{self, Bench, last, ready, stamp, txn as txn_at};
 use crate::frameworks::shard::{
-    Control, Decision, Executed, Message, Refusal, Replica, Reply, Request, Shot, Stamp, Validity,
+    Control, Decision, Event, Executed, Message, Refusal, Replica, Reply, Request, Shot, Stamp,
+    Validity,
 };
 use crate::testing::Net;
 
@@ -121,6 +122,7 @@ fn shot(us: u64, number: u16, reads: &[&str], writes: &[&str]) -> Shot {
         reads: reads.iter().map(|key| Key::from(*key)).collect(),
         for_update: 0,
         writes: writes.iter().map(write).collect(),
+        modifies: Vec::new(),
         participants: None,
     }
 }
@@ -434,4 +436,27 @@ fn who_reads_one_key_for_update_shares_the_others_that_it_reads() {
     assert_eq!(only.request(Request::Shot(both)), [found(1, &["", ""])]);
     assert_eq!(only.shot(2, 1, &["y"], &[]), [found(2, &[""])]);
     assert_eq!(only.shot(2, 2, &["x"], &[]), [], "it waits");
+}
+
+#[test]
+fn a_modification_that_waits_for_its_lock_follows_from_what_is_there_then() {
+    let mut leader = Bench::<Locking<true>>::new();
+    let released = |us| Event::Released(txn_at(us), 1);
+    let modify = |us| Shot { number: 1, participants: None, ..bench::appends(us, &["x"]) };
+    assert_eq!(leader.execute(&bench::shot(10, 1, &[], &["x"])), [released(10)]);
+    let both = Shot { reads: vec![Key::from("x")], ..modify(20) };
+    assert_eq!(leader.execute(&both), [], "it waits");
+    leader.execute(&last(10, &[], &[]));
+    leader.prepare(10);
+    assert_eq!(leader.end(10, Some(stamp(10))), [released(20)]);
+    assert_eq!(leader.found(20, &["x"]), Some(vec![10]), "what was there before");
+    assert_eq!(leader.execute(&last(20, &[], &[])), ready(20));
+    assert_eq!(leader.written(20, "x"), "1020");
+    leader.prepare(20);
+    // Another leader keeps the lock, and what follows from what was there.
+    assert_eq!(leader.fail_over(), [Event::Settled(txn_at(20))]);
+    assert_eq!(leader.execute(&modify(30)), []);
+    assert_eq!(leader.end(20, Some(stamp(20))), [released(30)]);
+    leader.execute(&last(30, &[], &[]));
+    assert_eq!(leader.written(30, "x"), "102030");
 }

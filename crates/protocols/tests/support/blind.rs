@@ -81,7 +81,7 @@ impl Workload for Blind {
 
     fn run<'a>(&'a self, plan: &'a Plan, tx: Transaction, _: bool) -> Run<'a> {
         Box::pin(async move {
-            let OneShot { reads, writes, fill } = self.one_shot(plan).expect("they all are");
+            let OneShot { reads, writes, fill, .. } = self.one_shot(plan).expect("they all are");
             let found = tx.get_many(reads).await?;
             for Write { key, value } in writes {
                 match value {
@@ -103,7 +103,7 @@ impl Workload for Blind {
                 operation => reads.push(name(operation.key())),
             }
         }
-        Some(OneShot { reads, writes, fill })
+        Some(OneShot { reads, writes, modifies: Vec::new(), fill })
     }
 
     fn initial(&self, _: u64) -> Option<(Key, Value)> {

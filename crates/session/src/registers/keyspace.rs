@@ -5,7 +5,8 @@ use std::sync::Arc;
 use serried_actor::Timestamp;
 use serried_model::registers::{Offers, Operation, Outcome, Output};
 use serried_model::{
-    Access, Accessed, Carstamp, Change, Key, Limits, Modification, Registers, Token, Value, Version,
+    Access, Accessed, Carstamp, Key, Limits, Modification, Modified, Registers, Token, Value,
+    Version,
 };
 
 use super::{RegisterError, RegisterOptions};
@@ -65,17 +66,6 @@ impl Accessing {
     fn token(&self) -> Option<Token> {
         self.id.map(|id| Token { id, carstamp: self.placed })
     }
-}
-
-/// The result of a read-modify-write.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Modified {
-    /// The value before it.
-    pub found: Option<Value>,
-    /// The value after it.
-    pub value: Option<Value>,
-    /// Whether its condition held. If not, nothing was changed.
-    pub applied: bool,
 }
 
 impl RegisterKeyspace {
@@ -184,7 +174,7 @@ impl RegisterKeyspace {
             let bytes = found.as_ref().map_or(0, Value::len) + suffix.len();
             limits.check_value_bytes(&key, bytes)?;
         }
-        modified(key, &modification, found)
+        Modified::by(&modification, found).map_err(|wrong| RegisterError::WrongType { key, wrong })
     }
 
     /// Replaces the value of a key if it is exactly as expected. Returns whether it was.
@@ -212,9 +202,7 @@ impl RegisterKeyspace {
         delta: i64,
     ) -> Result<Option<i64>, RegisterError> {
         let modified = self.rmw(key, Modification::add(delta)).await?;
-        let sum = modified.value.filter(|_| modified.applied);
-        let sum = sum.and_then(|sum| core::str::from_utf8(sum.as_bytes()).ok()?.parse().ok());
-        Ok(sum)
+        Ok(modified.integer().filter(|_| modified.applied))
     }
 
     /// Runs any operation on a key. An update that failed with [`RegisterError::Unknown`] can be tried again with its
@@ -283,17 +271,5 @@ impl RegisterKeyspace {
                 RegisterError::Unavailable { key, deadline }
             }
         })
-    }
-}
-
-fn modified(
-    key: Key,
-    modification: &Modification,
-    found: Option<Value>,
-) -> Result<Modified, RegisterError> {
-    match modification.apply(found.as_ref()) {
-        Ok(Change::None) => Ok(Modified { value: found.clone(), found, applied: false }),
-        Ok(Change::To(value)) => Ok(Modified { found, value, applied: true }),
-        Err(wrong) => Err(RegisterError::WrongType { key, wrong }),
     }
 }

@@ -7,5 +7,5 @@ mod options;
 mod tests;
 
 pub use error::RegisterError;
-pub use keyspace::{Modified, RegisterKeyspace};
+pub use keyspace::RegisterKeyspace;
 pub use options::RegisterOptions;

@@ -3,7 +3,7 @@
 use core::fmt;
 use std::error::Error as StdError;
 
-use serried_model::Unfit;
+use serried_model::{Key, Unfit, WrongType};
 
 /// What a transaction's program returns to give up: the application's own error, or an error of the session that `?`
 /// passed on.
@@ -17,12 +17,18 @@ pub(crate) enum Reason {
     Application(Box<dyn StdError + Send + Sync>),
     /// A key or a value was refused.
     Unfit(Unfit),
+    /// A modification needs a value of another type.
+    WrongType { key: Key, wrong: WrongType },
 }
 
 impl Abort {
     /// Gives up with a message.
     pub fn new(message: impl Into<String>) -> Abort {
         Abort(Reason::Application(message.into().into()))
+    }
+
+    pub(crate) fn wrong_type(key: Key, wrong: WrongType) -> Abort {
+        Abort(Reason::WrongType { key, wrong })
     }
 
     pub(crate) fn unfit(error: Unfit) -> Abort {
@@ -41,6 +47,7 @@ impl fmt::Debug for Abort {
         match &self.0 {
             Reason::Application(error) => fmt::Debug::fmt(error, f),
             Reason::Unfit(error) => fmt::Debug::fmt(error, f),
+            Reason::WrongType { key, wrong } => write!(f, "`{key}`: {wrong:?}"),
         }
     }
 }
@@ -50,6 +57,7 @@ impl fmt::Display for Abort {
         match &self.0 {
             Reason::Application(error) => fmt::Display::fmt(error, f),
             Reason::Unfit(error) => fmt::Display::fmt(error, f),
+            Reason::WrongType { key, wrong } => write!(f, "`{key}` was not modified: {wrong}"),
         }
     }
 }

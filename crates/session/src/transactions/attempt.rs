@@ -1,17 +1,21 @@
 //! One attempt of a transaction: the values that it has read, and what its current run has done so far.
 
-use core::task::{Context, Poll, Waker};
+use core::task::{Context, Poll, Waker, ready};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use foldhash::fast::FixedState;
 use indexmap::IndexMap;
 use indexmap::map::Entry;
 use serried_model::transactions::{Operation, Outcome, Output};
-use serried_model::{Key, Limits, ReadStamp, ReadValue, Transactions, Value, Version, Write};
+use serried_model::{
+    Change, Key, Limits, Modification, Modify, ReadStamp, ReadValue, Transactions, Value, Version,
+    Write,
+};
 
 use crate::{Abort, Recipient};
 
-type Writes = IndexMap<Key, Option<Value>, FixedState>;
+pub(super) type Writes = IndexMap<Key, Option<Value>, FixedState>;
+pub(super) type Modifies = IndexMap<Key, Vec<Modification>, FixedState>;
 
 /// The state that an attempt's program, its session and its driver share.
 pub(crate) struct Attempt {
@@ -20,6 +24,8 @@ pub(crate) struct Attempt {
     pub(crate) only_reads: bool,
     /// The version of the transaction's first attempt, if this is another one.
     age: Option<Version>,
+    /// Whether the servers execute modifications.
+    modifies: bool,
     state: Mutex<State>,
 }
 
@@ -47,6 +53,11 @@ struct Run {
     /// Positions in `reads`, in the order in which the run first asked for them.
     reads: Vec<usize>,
     writes: Writes,
+    /// What is done to keys whose values the run has not looked at. No key is among the writes, too.
+    modifies: Modifies,
+    /// Positions in `reads` of the modified keys, if the session executes modifications. The program has not asked for these,
+    /// so it need not run again when they change.
+    bases: Vec<usize>,
     bytes: usize,
     unfit: Option<serried_model::Unfit>,
     /// The key that it wrote although it must write nothing.
@@ -85,13 +96,32 @@ impl Signals {
     }
 }
 
+/// What is known of a value before a modification.
+pub(crate) enum Before {
+    /// This was the value.
+    Known(Option<Value>),
+    /// The value is what a read finds, after these modifications of the same run.
+    Read(Vec<Modification>),
+}
+
 /// A run's reads and writes up to some point. The run can be restored to it.
 #[derive(Clone)]
 pub(crate) struct Checkpoint(Run);
 
 impl Attempt {
-    pub(crate) fn new(limits: Limits, only_reads: bool, age: Option<Version>) -> Arc<Attempt> {
-        Arc::new(Attempt { limits, only_reads, age, state: Mutex::default() })
+    /// `modifies` is whether the servers execute modifications.
+    pub(crate) fn new(
+        limits: Limits,
+        only_reads: bool,
+        age: Option<Version>,
+        modifies: bool,
+    ) -> Arc<Attempt> {
+        Arc::new(Attempt { limits, only_reads, age, modifies, state: Mutex::default() })
+    }
+
+    /// The longest value that may be written, in bytes.
+    pub(crate) fn value_bytes(&self) -> usize {
+        self.limits.value_bytes
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -115,6 +145,8 @@ impl Attempt {
         let number = state.run.number + 1;
         state.run.reads.clear();
         state.run.writes.clear();
+        state.run.modifies.clear();
+        state.run.bases.clear();
         state.run.bytes = 0;
         state.run.unfit = None;
         state.run.forbidden = None;
@@ -123,7 +155,7 @@ impl Attempt {
     }
 
     /// Begins the only run of this attempt, with all its reads and writes.
-    pub(crate) fn begin_one_shot(&self, reads: &[Key], writes: &[Write]) {
+    pub(crate) fn begin_one_shot(&self, reads: &[Key], writes: Writes, modifies: Modifies) {
         let number = self.begin_run();
         let mut state = self.lock();
         let State { reads: held, run, .. } = &mut *state;
@@ -133,8 +165,7 @@ impl Attempt {
                 vacant.insert(Read { asked_by: Some(number), ..Read::default() });
             }
         }
-        let writes = writes.iter().map(|write| (write.key.clone(), write.value.clone()));
-        run.writes.extend(writes);
+        (run.writes, run.modifies) = (writes, modifies);
     }
 
     /// Its first operation.
@@ -146,7 +177,8 @@ impl Attempt {
     pub(crate) fn whole(&self) -> Vec<Operation> {
         let state = self.lock();
         let reads = state.run_reads().map(|(key, _)| key.clone()).collect();
-        vec![self.begin(), Operation::OneShot { reads, writes: state.run_writes() }]
+        let (writes, modifies) = (state.run_writes(), state.run_modifies());
+        vec![self.begin(), Operation::OneShot { reads, writes, modifies }]
     }
 
     /// The values of these keys, all of which the run has read.
@@ -189,66 +221,95 @@ impl Attempt {
         if let Err(error) = self.limits.check_key(key) {
             return Poll::Ready(Err(Abort::unfit(error)));
         }
-        let mut state = self.lock();
-        let State { reads, run, requests, requested_in_re_executions, .. } = &mut *state;
-        if number != run.number {
-            return Poll::Pending; // A handle that outlived its run; nobody waits for it.
-        }
-        if let Some(value) = run.writes.get(key) {
+        let state = &mut *self.lock();
+        if let Some(value) = state.run.writes.get(key).filter(|_| number == state.run.number) {
             return Poll::Ready(Ok(value.clone()));
         }
-        let known = reads.get_index_of(key);
-        if known.is_some() && for_update {
-            // It may have been requested otherwise just before.
-            let before = requests.iter_mut().filter(|(other, _)| other == key);
-            before.for_each(|(_, for_update)| *for_update = true);
+        let for_update = for_update || state.run.modifies.contains_key(key);
+        let found = ready!(state.poll_read(number, (key, for_update), cx));
+        Poll::Ready(Ok(state.look_at(key, found, &self.limits)))
+    }
+
+    /// As [`Attempt::poll_read`], but as if the run had not written the key.
+    pub(crate) fn poll_base(
+        &self,
+        number: u32,
+        key: &Key,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Option<Value>, Abort>> {
+        let state = &mut *self.lock();
+        if let Some(error) = state.run.unfit.clone().filter(|_| number == state.run.number) {
+            return Poll::Ready(Err(Abort::unfit(error)));
         }
-        let position = known.unwrap_or_else(|| {
-            requests.push((key.clone(), for_update));
-            *requested_in_re_executions += u32::from(number > 1);
-            reads.insert_full(key.clone(), Read::default()).0
-        });
-        let read = &mut reads[position];
-        if read.asked_by != Some(number) {
-            read.asked_by = Some(number);
-            run.reads.push(position);
-        }
-        match &read.found {
-            Some(found) => Poll::Ready(Ok(found.value.clone())),
-            None => {
-                if !read.wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
-                    read.wakers.push(cx.waker().clone());
-                }
-                Poll::Pending
-            }
-        }
+        let found = ready!(state.poll_read(number, (key, true), cx));
+        state.look_at(key, found.clone(), &self.limits);
+        Poll::Ready(Ok(found))
     }
 
     /// A write by run `number`. If it is over a limit, the end of the run reports that.
     pub(crate) fn write(&self, number: u32, key: Key, value: Option<Value>) {
-        let mut state = self.lock();
-        let State { run, unannounced, .. } = &mut *state;
+        let state = &mut *self.lock();
+        if self.may_change(number, &key, state) {
+            state.forget_modifications(&key);
+            state.write(key, value, &self.limits);
+        }
+    }
+
+    /// A modification by run `number`. Returns what is known of the value before it.
+    pub(crate) fn modify(&self, number: u32, key: Key, modification: Modification) -> Before {
+        let state = &mut *self.lock();
+        if !self.may_change(number, &key, state) {
+            return Before::Read(Vec::new());
+        }
+        let known = match state.run.writes.get(&key) {
+            Some(written) => Some(written.clone()),
+            None => {
+                let read = state.reads.get(&key).filter(|read| read.asked_by == Some(number));
+                read.and_then(|read| read.found.as_ref()).map(|found| found.value.clone())
+            }
+        };
+        if let Some(value) = known {
+            if let Ok(Change::To(new)) = modification.apply(value.as_ref()) {
+                state.write(key, new, &self.limits);
+            }
+            return Before::Known(value);
+        }
+        let limits = &self.limits;
+        let bytes = key.len() + modification.value_bytes();
+        state.run.bytes += bytes;
+        let within = limits
+            .check_key(&key)
+            .and_then(|()| limits.check_value_bytes(&key, modification.value_bytes()))
+            .and_then(|()| limits.check_transaction(&key, state.run.bytes));
+        if let Err(error) = within {
+            state.run.unfit = Some(error);
+            return Before::Read(Vec::new());
+        }
+        if !self.modifies {
+            state.request_base(&key);
+        }
+        let modifications = state.run.modifies.entry(key).or_default();
+        let before = modifications.clone();
+        modifications.push(modification);
+        Before::Read(before)
+    }
+
+    /// Whether run `number` may change a key.
+    fn may_change(&self, number: u32, key: &Key, state: &mut State) -> bool {
+        let run = &mut state.run;
         if number != run.number || run.unfit.is_some() {
-            return;
+            return false;
         }
         if self.only_reads {
-            run.forbidden.get_or_insert(key);
-            return;
+            run.forbidden.get_or_insert_with(|| key.clone());
         }
-        let length = |value: &Option<Value>| key.len() + value.as_ref().map_or(0, Value::len);
-        run.bytes += length(&value);
-        run.bytes -= run.writes.get(&key).map_or(0, length);
-        let within = self.limits.check_key(&key).and_then(|()| {
-            value.as_ref().map_or(Ok(()), |value| self.limits.check_value(&key, value))?;
-            self.limits.check_transaction(&key, run.bytes)
-        });
-        match within {
-            Ok(()) => {
-                unannounced.push(key.clone());
-                run.writes.insert(key, value);
-            }
-            Err(error) => run.unfit = Some(error),
-        }
+        !self.only_reads
+    }
+
+    /// Whether everything is known that the commit of the finished run needs. If not, the session is woken when more is.
+    pub(crate) fn knows_bases(&self) -> bool {
+        let state = self.lock();
+        state.bases().all(|(_, read)| read.found.is_some())
     }
 
     /// The operations of a program that now waits: its new reads, and the writes that other transactions may already
@@ -285,14 +346,19 @@ impl Attempt {
         });
         let stamp =
             |(key, found): (&Key, &Found)| ReadStamp { key: key.clone(), stamp: found.stamp };
-        let reads = state.answered_reads().map(stamp).collect();
-        let writes = match writes {
-            true => state.run_writes(),
-            false => Vec::new(),
+        // The program may have asked for some of them.
+        let unasked = |read: &Read| read.asked_by != Some(state.run.number);
+        let bases = state.bases().filter(|(_, read)| writes && unasked(read));
+        let bases = bases.filter_map(|(key, read)| Some((key, read.found.as_ref()?)));
+        let reads = state.answered_reads().chain(bases).map(stamp).collect();
+        let (writes, modifies) = match writes {
+            true if self.modifies => (state.run_writes(), state.run_modifies()),
+            true => (state.executed(), Vec::new()),
+            false => Default::default(),
         };
         // The commit carries the latest stamps.
         state.signals.refreshed = false;
-        Some(Operation::Commit { reads, writes })
+        Some(Operation::Commit { reads, writes, modifies })
     }
 
     /// Which limit the current run has exceeded, if any.
@@ -324,23 +390,26 @@ impl Attempt {
 
     /// Whether the current run has written anything.
     pub(crate) fn has_written(&self) -> bool {
-        !self.lock().run.writes.is_empty()
+        let run = &self.lock().run;
+        !run.writes.is_empty() || !run.modifies.is_empty()
     }
 
     /// A read of the current run that has not been answered.
     pub(crate) fn unanswered_read(&self) -> Option<Key> {
         let state = self.lock();
-        state.run_reads().find(|(_, read)| read.found.is_none()).map(|(key, _)| key.clone())
+        let mut all = state.run_reads().chain(state.bases());
+        all.find(|(_, read)| read.found.is_none()).map(|(key, _)| key.clone())
     }
 
-    /// Everything that the current run has read and written, and how many reads re-executions had to request.
-    pub(crate) fn footprint(&self) -> (Vec<ReadValue>, Vec<Write>, u32) {
+    /// Everything that the current run has read, written and modified, and how many reads re-executions had to request.
+    pub(crate) fn footprint(&self) -> (Vec<ReadValue>, Vec<Write>, Vec<Modify>, u32) {
         let state = self.lock();
         let reads = state.answered_reads().map(|(key, found)| {
             let Found { version, value, stamp } = found;
             ReadValue { key: key.clone(), version: *version, value: value.clone(), stamp: *stamp }
         });
-        (reads.collect(), state.run_writes(), state.requested_in_re_executions)
+        let (writes, modifies) = (state.run_writes(), state.run_modifies());
+        (reads.collect(), writes, modifies, state.requested_in_re_executions)
     }
 }
 
@@ -374,7 +443,7 @@ impl Recipient<Transactions> for Attempt {
 impl State {
     /// Stores a read's new value and version. Returns whether the session has to react.
     fn learn(&mut self, new: ReadValue) -> bool {
-        let Some(read) = self.reads.get_mut(&new.key) else { return false };
+        let Some((position, _, read)) = self.reads.get_full_mut(&new.key) else { return false };
         for waker in read.wakers.drain(..) {
             waker.wake();
         }
@@ -387,7 +456,119 @@ impl State {
         } else if used {
             self.signals.rewound.push(new.key);
         }
-        used
+        // The run stands, and commits what comes of the new value.
+        let is_base = self.run.bases.contains(&position);
+        self.signals.refreshed |= is_base;
+        used || is_base
+    }
+
+    /// A read by run `number`, as if it had not written the key.
+    fn poll_read(
+        &mut self,
+        number: u32,
+        (key, for_update): (&Key, bool),
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Value>> {
+        if number != self.run.number {
+            return Poll::Pending; // A handle that outlived its run; nobody waits for it.
+        }
+        let position = self.request(key, for_update);
+        let read = &mut self.reads[position];
+        if read.asked_by != Some(number) {
+            read.asked_by = Some(number);
+            self.run.reads.push(position);
+        }
+        match &read.found {
+            Some(found) => Poll::Ready(found.value.clone()),
+            None => {
+                if !read.wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
+                    read.wakers.push(cx.waker().clone());
+                }
+                Poll::Pending
+            }
+        }
+    }
+
+    /// The place of a read, which is requested if that was not done before.
+    fn request(&mut self, key: &Key, for_update: bool) -> usize {
+        let State { reads, run, requests, requested_in_re_executions, .. } = self;
+        let known = reads.get_index_of(key);
+        if known.is_some() && for_update {
+            // It may have been requested otherwise just before.
+            let before = requests.iter_mut().filter(|(other, _)| other == key);
+            before.for_each(|(_, for_update)| *for_update = true);
+        }
+        known.unwrap_or_else(|| {
+            requests.push((key.clone(), for_update));
+            *requested_in_re_executions += u32::from(run.number > 1);
+            reads.insert_full(key.clone(), Read::default()).0
+        })
+    }
+
+    /// Requests the value of a key that the run modifies.
+    fn request_base(&mut self, key: &Key) {
+        let position = self.request(key, true);
+        if !self.run.bases.contains(&position) {
+            self.run.bases.push(position);
+        }
+    }
+
+    /// The run looks at the value of a key, so what it does to the key is no modification any more. Returns the value.
+    fn look_at(&mut self, key: &Key, found: Option<Value>, limits: &Limits) -> Option<Value> {
+        let Some(modifications) = self.forget_modifications(key) else { return found };
+        let value = Modification::apply_all(&modifications, found.as_ref());
+        if value != found {
+            self.write(key.clone(), value.clone(), limits);
+        }
+        value
+    }
+
+    /// The run does not modify a key any more. Returns what it has done.
+    fn forget_modifications(&mut self, key: &Key) -> Option<Vec<Modification>> {
+        let State { reads, run, .. } = self;
+        let modifications = run.modifies.shift_remove(key)?;
+        let bytes = |modification: &Modification| key.len() + modification.value_bytes();
+        run.bytes -= modifications.iter().map(bytes).sum::<usize>();
+        let position = reads.get_index_of(key);
+        run.bases.retain(|base| Some(*base) != position);
+        Some(modifications)
+    }
+
+    fn write(&mut self, key: Key, value: Option<Value>, limits: &Limits) {
+        let State { run, unannounced, .. } = self;
+        let length = |value: &Option<Value>| key.len() + value.as_ref().map_or(0, Value::len);
+        run.bytes += length(&value);
+        run.bytes -= run.writes.get(&key).map_or(0, length);
+        let within = limits.check_key(&key).and_then(|()| {
+            value.as_ref().map_or(Ok(()), |value| limits.check_value(&key, value))?;
+            limits.check_transaction(&key, run.bytes)
+        });
+        match within {
+            Ok(()) => {
+                unannounced.push(key.clone());
+                run.writes.insert(key, value);
+            }
+            Err(error) => run.unfit = Some(error),
+        }
+    }
+
+    /// The reads that the session needs to execute the run's modifications.
+    fn bases(&self) -> impl Iterator<Item = (&Key, &Read)> {
+        self.run.bases.iter().filter_map(|position| self.reads.get_index(*position))
+    }
+
+    /// The run's writes, and what its modifications write, given their bases.
+    fn executed(&self) -> Vec<Write> {
+        let mut writes = self.run_writes();
+        for (key, modifications) in &self.run.modifies {
+            let found = self.reads.get(key).and_then(|read| read.found.as_ref());
+            let Found { value: found, .. } = found.expect("a run ends when its bases are known");
+            let value = Modification::apply_all(modifications, found.as_ref());
+            if value != *found {
+                writes.push(Write { key: key.clone(), value });
+            }
+        }
+        writes
     }
 
     fn run_reads(&self) -> impl Iterator<Item = (&Key, &Read)> {
@@ -402,5 +583,13 @@ impl State {
         let write =
             |(key, value): (&Key, &Option<Value>)| Write { key: key.clone(), value: value.clone() };
         self.run.writes.iter().map(write).collect()
+    }
+
+    fn run_modifies(&self) -> Vec<Modify> {
+        let modify = |(key, modifications): (&Key, &Vec<Modification>)| Modify {
+            key: key.clone(),
+            modifications: modifications.clone(),
+        };
+        self.run.modifies.iter().map(modify).collect()
     }
 }

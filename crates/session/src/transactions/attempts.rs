@@ -49,6 +49,9 @@ impl<'a> Attempts<'a> {
                 return Err(TransactionError::Application(error));
             }
             Ended::Committed(Err(Abort(Reason::Unfit(error)))) => return Err(error.into()),
+            Ended::Committed(Err(Abort(Reason::WrongType { key, wrong }))) => {
+                return Err(TransactionError::WrongType { key, wrong });
+            }
             Ended::Failed(TransactionError::Deadline { .. }) => return Err(self.overdue()),
             Ended::Failed(error) => return Err(error),
             Ended::TooLong(limit) => {
@@ -93,10 +96,10 @@ impl<'a> Attempts<'a> {
         written_at: Timestamp,
     ) -> (Committed<T>, Footprint) {
         let version = attempt.version().expect("a committed transaction has a version");
-        let (reads, writes, reads_sent_by_re_executions) = attempt.footprint();
+        let (reads, writes, modifies, reads_sent_by_re_executions) = attempt.footprint();
         (
             Committed { value, version, attempts: self.number, re_executions },
-            Footprint { reads, writes, reads_sent_by_re_executions, written_at },
+            Footprint { reads, writes, modifies, reads_sent_by_re_executions, written_at },
         )
     }
 }

@@ -6,7 +6,7 @@
 use core::task::{Context, Poll};
 use std::sync::Arc;
 
-use serried_model::{Key, Value};
+use serried_model::{Key, Modification, Value};
 
 use super::Attempt;
 use super::attempt::Checkpoint;
@@ -52,6 +52,11 @@ impl Step {
     /// Deletes a key.
     pub fn delete(&self, key: impl Into<Key>) {
         self.transaction.delete(key);
+    }
+
+    /// Modifies the value of a key, as [`Transaction::modify`] does whose result is not awaited.
+    pub fn modify(&self, key: impl Into<Key>, modification: Modification) {
+        drop(self.transaction.modify(key, modification));
     }
 }
 

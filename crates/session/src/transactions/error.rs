@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serried_model::{Key, TooLarge, Unfit, Version};
+use serried_model::{Key, TooLarge, Unfit, Version, WrongType};
 
 /// Why a transaction did not commit, or is not known to have.
 #[derive(Debug, thiserror::Error)]
@@ -105,6 +105,14 @@ pub enum TransactionError {
     /// writes; of a one-shot transaction nothing was sent.
     #[error(transparent)]
     TooLarge(#[from] TooLarge),
+    /// A modification needs a value of another type, and the program has waited for its result. Nothing took effect.
+    #[error("`{key}` was not modified: {wrong}")]
+    WrongType {
+        /// The key.
+        key: Key,
+        /// What type the value has.
+        wrong: WrongType,
+    },
     /// A key had no bytes. Nothing is committed. For what may have been sent, see [`TransactionError::TooLarge`].
     #[error("{}", Unfit::EmptyKey)]
     EmptyKey,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serried_actor::Timestamp;
 use serried_model::transactions::{Operation, Outcome};
-use serried_model::{Key, ReadValue, TxnId, Version, Write};
+use serried_model::{Key, Modify, ReadValue, TxnId, Version, Write};
 
 use super::Attempt;
 use super::attempt::Signals;
@@ -43,6 +43,9 @@ pub struct Footprint {
     pub reads: Vec<ReadValue>,
     /// Its writes.
     pub writes: Vec<Write>,
+    /// Its modifications of keys whose values it has not looked at. What the session wrote for these is not among the writes, and
+    /// what it read for them is not among the reads.
+    pub modifies: Vec<Modify>,
     /// How many reads its re-executions had to request: those of keys that no earlier run had read.
     pub reads_sent_by_re_executions: u32,
     /// When the written values last changed. The serialization windows of their readers begin then (000 §2.1).
@@ -85,6 +88,8 @@ pub(crate) struct Execution<'a, P: Program> {
     /// mean that the execution which depends on it is abandoned.
     may_take_effect: bool,
     phase: Phase<P::Value>,
+    /// What the program has returned, if the session has to read the values that it modifies before it can commit.
+    result: Option<Result<P::Value, Abort>>,
     operations: Vec<Operation>,
 }
 
@@ -114,6 +119,7 @@ impl<'a, P: Program> Execution<'a, P> {
             written: Vec::new(),
             may_take_effect: false,
             phase: Phase::New,
+            result: None,
             operations: Vec::new(),
         }
     }
@@ -131,19 +137,16 @@ impl<'a, P: Program> Execution<'a, P> {
 
     /// Runs the program as far as it goes.
     fn run(&mut self, txn: TxnId, cx: &mut Context<'_>) -> Ran<P::Value> {
-        let polled = self.program.poll(&self.attempt, cx);
+        let polled = match self.result.take() {
+            Some(result) => Poll::Ready(result),
+            None => self.program.poll(&self.attempt, cx),
+        };
         if let Some(key) = self.attempt.forbidden_write() {
             return Ran::Ended(Ended::Failed(TransactionError::OnlyReads { key }));
         }
         let mut result = match polled {
             Poll::Ready(result) => result,
-            Poll::Pending => {
-                self.attempt.take_operations(&mut self.operations);
-                if !self.operations.is_empty() {
-                    self.keyspace.port.submit(txn, &mut self.operations);
-                }
-                return Ran::Waits;
-            }
+            Poll::Pending => return self.wait(txn),
         };
         if let (Ok(_), Some(error)) = (&result, self.attempt.unfit()) {
             result = Err(Abort::unfit(error));
@@ -154,6 +157,10 @@ impl<'a, P: Program> Execution<'a, P> {
             // this run commits without writes, so that the earlier one does not.
             return Ran::Ended(Ended::Committed(result));
         }
+        if result.is_ok() && !self.attempt.knows_bases() {
+            self.result = Some(result);
+            return self.wait(txn);
+        }
         let Some(commit) = self.attempt.commit(result.is_ok()) else { return Ran::Overtaken };
         self.note_writes(&commit);
         self.submit(txn, commit);
@@ -161,10 +168,19 @@ impl<'a, P: Program> Execution<'a, P> {
         Ran::Waits
     }
 
+    /// Passes on what the program waits for.
+    fn wait(&mut self, txn: TxnId) -> Ran<P::Value> {
+        self.attempt.take_operations(&mut self.operations);
+        if !self.operations.is_empty() {
+            self.keyspace.port.submit(txn, &mut self.operations);
+        }
+        Ran::Waits
+    }
+
     /// Records when the written values last changed.
     fn note_writes(&mut self, commit: &Operation) {
-        let Operation::Commit { writes, .. } = commit else { return };
-        self.may_take_effect |= !writes.is_empty();
+        let Operation::Commit { writes, modifies, .. } = commit else { return };
+        self.may_take_effect |= !writes.is_empty() || !modifies.is_empty();
         if self.re_executions == 0 || *writes != self.written {
             self.written_at = self.keyspace.port.now();
         }
@@ -180,12 +196,14 @@ impl<'a, P: Program> Execution<'a, P> {
         };
         if !signals.rewound.is_empty() {
             self.re_executions += 1;
+            self.result = None;
             self.program.rewind(&self.attempt, &signals.rewound);
             self.phase = Phase::Running(txn);
         } else if let Phase::Committing(_, result) = &self.phase {
-            // The values are the same, but their versions are new: the run stands, and commits again with the new
-            // stamps. If yet another read has changed, the next signals say so.
+            // The values that the program has read are the same, but their versions are new, or the values that it modifies
+            // are: the run stands, and commits again. If yet another read has changed, the next signals say so.
             if let Some(commit) = self.attempt.commit(result.is_ok()) {
+                self.note_writes(&commit);
                 self.submit(txn, commit);
             }
         }

@@ -161,7 +161,8 @@ impl TransactionKeyspace {
     ) -> Result<(Committed<P::Value>, Footprint), TransactionError> {
         let mut attempts = Attempts::new(self);
         loop {
-            let attempt = Attempt::new(self.limits, only_reads, attempts.age);
+            let modifies = self.offers.modifies;
+            let attempt = Attempt::new(self.limits, only_reads, attempts.age, modifies);
             let deadline = &mut attempts.deadline;
             let mut execution = Execution::new(self, &mut program, deadline, attempt.clone());
             let ended = (&mut execution).await;

@@ -10,10 +10,10 @@ use serried_actor::Timestamp;
 use serried_model::transactions::{Operation, Outcome};
 use serried_model::{Key, TxnId, Unfit, Value, Write};
 
-use super::Attempt;
 use super::attempts::Attempts;
 use super::execution::Ended;
 use super::program::Closure;
+use super::{Attempt, Batch};
 use crate::{
     Alarm, Committed, Footprint, Transacting, Transaction, TransactionError, TransactionKeyspace,
 };
@@ -22,61 +22,99 @@ impl TransactionKeyspace {
     /// Reads `reads` and makes `writes`, in one transaction. Returns the values before its own writes, in the order of
     /// `reads`. Of several writes to a key the last one counts.
     ///
-    /// Where the protocol offers one-shot transactions, this takes one round. Elsewhere it runs as by
-    /// [`TransactionKeyspace::transact`]. Aborted attempts are tried again in both cases.
-    ///
     /// # Errors
-    /// [`TransactionError::EmptyKey`] if a key is empty. [`TransactionError::TooLarge`] if a key, a value or the whole
-    /// transaction is over its limit; the keys that it reads count too. Nothing was sent then. Otherwise as
-    /// [`TransactionKeyspace::transact`].
+    /// As [`TransactionKeyspace::batch`].
     pub fn one_shot<K: Into<Key>>(
         &self,
         reads: impl IntoIterator<Item = K>,
         writes: impl IntoIterator<Item = Write>,
     ) -> Transacting<'_, Committed<Vec<Option<Value>>>> {
-        let shooting = self.one_shot_recorded(reads, writes, |_| {});
-        Box::pin(async move { Ok(shooting.await?.0) })
+        self.batch(Batch::of(reads, writes))
     }
 
-    /// As [`TransactionKeyspace::one_shot`], and also returns what the transaction read and wrote. Calls `has_begun`
-    /// with each attempt before anything of it is sent. The caller can keep the handle to learn the attempt's version
-    /// later.
+    /// As [`TransactionKeyspace::one_shot`], and also returns what the transaction read and wrote.
+    /// [`TransactionKeyspace::batch_recorded`] says what `has_begun` is for.
     ///
     /// # Errors
-    /// As [`TransactionKeyspace::one_shot`].
+    /// As [`TransactionKeyspace::batch`].
     pub fn one_shot_recorded<'a, K: Into<Key>>(
         &'a self,
         reads: impl IntoIterator<Item = K>,
         writes: impl IntoIterator<Item = Write>,
         has_begun: impl Fn(&Transaction) + Send + Sync + 'a,
     ) -> Transacting<'a, (Committed<Vec<Option<Value>>>, Footprint)> {
-        let reads = reads.into_iter().map(Into::into).collect();
-        let writes = writes.into_iter().collect();
-        Box::pin(self.shoot(reads, writes, has_begun))
+        self.batch_recorded(Batch::of(reads, writes), has_begun)
+    }
+
+    /// Makes all reads, writes and modifications of `batch`, in one transaction. Returns the values that the reads have found,
+    /// in the order in which they were added. These are the values before the writes and modifications.
+    ///
+    /// Where the protocol offers one-shot transactions, this takes one round. Elsewhere it runs as by
+    /// [`TransactionKeyspace::transact`]. Aborted attempts are tried again in both cases.
+    ///
+    /// ```
+    /// # use serried_model::Modification;
+    /// # use serried_session::{Batch, TransactionError, TransactionKeyspace};
+    /// # async fn example(posts: TransactionKeyspace) -> Result<(), TransactionError> {
+    /// let like = Batch::new().get("title").modify("likes", Modification::add(1));
+    /// let title = posts.batch(like).await?.value.remove(0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`TransactionError::EmptyKey`] if a key is empty. [`TransactionError::TooLarge`] if a key, a value or the whole
+    /// transaction is over its limit; the keys that it reads count too. Nothing was sent then. Otherwise as
+    /// [`TransactionKeyspace::transact`].
+    pub fn batch(&self, batch: Batch) -> Transacting<'_, Committed<Vec<Option<Value>>>> {
+        let shooting = self.batch_recorded(batch, |_| {});
+        Box::pin(async move { Ok(shooting.await?.0) })
+    }
+
+    /// As [`TransactionKeyspace::batch`], and also returns what the transaction read and wrote. Calls `has_begun`
+    /// with each attempt before anything of it is sent. The caller can keep the handle to learn the attempt's version
+    /// later.
+    ///
+    /// # Errors
+    /// As [`TransactionKeyspace::batch`].
+    pub fn batch_recorded<'a>(
+        &'a self,
+        batch: Batch,
+        has_begun: impl Fn(&Transaction) + Send + Sync + 'a,
+    ) -> Transacting<'a, (Committed<Vec<Option<Value>>>, Footprint)> {
+        Box::pin(self.shoot(batch, has_begun))
     }
 
     async fn shoot(
         &self,
-        reads: Vec<Key>,
-        writes: Vec<Write>,
+        mut batch: Batch,
         has_begun: impl Fn(&Transaction) + Send + Sync,
     ) -> Result<(Committed<Vec<Option<Value>>>, Footprint), TransactionError> {
-        self.check_one_shot(&reads, &writes)?;
-        if self.offers.one_shots {
-            return self.shoot_at_once(&reads, &writes, has_begun).await;
+        batch.keep_within(self.limits.value_bytes);
+        self.check_batch(&batch)?;
+        let can_modify = self.offers.modifies || batch.modifies.is_empty();
+        if self.offers.one_shots && can_modify {
+            return self.shoot_at_once(&batch, has_begun).await;
         }
-        let (only_reads, all) = (writes.is_empty(), Arc::new((reads, writes)));
+        let (only_reads, batch) = (batch.only_reads(), Arc::new(batch));
         let program = move |transaction: Transaction| {
             has_begun(&transaction);
-            let all = all.clone();
+            let batch = batch.clone();
             async move {
-                let (reads, writes) = &*all;
-                let values = transaction.get_many(reads).await?;
-                for Write { key, value } in writes {
+                let Batch { reads, writes, .. } = &*batch;
+                let mut getting = transaction.get_many(reads);
+                for place in (0..reads.len()).filter(|place| batch.changes(&reads[*place])) {
+                    getting = getting.for_update(place..=place);
+                }
+                let values = getting.await?;
+                for (key, value) in writes {
                     match value {
                         Some(value) => transaction.put(key, value),
                         None => transaction.delete(key),
                     }
+                }
+                for (key, modification) in batch.modifications() {
+                    drop(transaction.modify(key, modification.clone()));
                 }
                 Ok(values)
             }
@@ -87,14 +125,14 @@ impl TransactionKeyspace {
     /// Passes each attempt to the coordinator as a whole.
     async fn shoot_at_once(
         &self,
-        reads: &[Key],
-        writes: &[Write],
+        batch: &Batch,
         has_begun: impl Fn(&Transaction) + Send + Sync,
     ) -> Result<(Committed<Vec<Option<Value>>>, Footprint), TransactionError> {
         let mut attempts = Attempts::new(self);
+        let Batch { reads, writes, modifies } = batch;
         loop {
-            let attempt = Attempt::new(self.limits, writes.is_empty(), attempts.age);
-            attempt.begin_one_shot(reads, writes);
+            let attempt = Attempt::new(self.limits, batch.only_reads(), attempts.age, true);
+            attempt.begin_one_shot(reads, writes.clone(), modifies.clone());
             // Nothing can be done through this handle: no run has its number.
             has_begun(&Transaction { attempt: attempt.clone(), run: 0 });
             let mut shot = Shot {
@@ -114,16 +152,19 @@ impl TransactionKeyspace {
         }
     }
 
-    fn check_one_shot(&self, reads: &[Key], writes: &[Write]) -> Result<(), Unfit> {
+    fn check_batch(&self, batch: &Batch) -> Result<(), Unfit> {
         let (limits, mut bytes) = (&self.limits, 0);
-        for key in reads {
+        for key in &batch.reads {
             limits.check_key(key)?;
             bytes += key.len();
             limits.check_transaction(key, bytes)?;
         }
-        for Write { key, value } in writes {
+        let written = batch.writes.iter();
+        let written = written.map(|(key, value)| (key, value.as_ref().map_or(0, Value::len)));
+        let modified = batch.modifications();
+        let modified = modified.map(|(key, modification)| (key, modification.value_bytes()));
+        for (key, value_bytes) in written.chain(modified) {
             limits.check_key(key)?;
-            let value_bytes = value.as_ref().map_or(0, Value::len);
             limits.check_value_bytes(key, value_bytes)?;
             bytes += key.len() + value_bytes;
             limits.check_transaction(key, bytes)?;

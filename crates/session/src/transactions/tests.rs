@@ -1,5 +1,6 @@
 //! Transactions. The tests play the coordinator.
 
+mod modify;
 mod one_shot;
 mod read_only;
 mod too_long;
@@ -13,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serried_model::transactions::{Ending, Offers, Operation, Outcome, Output, Past};
-use serried_model::{Key, ReadValue, Transactions, Value, Version};
+use serried_model::{Key, Modify, ReadValue, Transactions, Value, Version};
 
 use crate::script::version;
 use crate::{
@@ -25,7 +26,7 @@ type Script = crate::script::Script<Transactions>;
 
 impl Script {
     fn new() -> (Arc<Script>, TransactionKeyspace) {
-        Script::offering(Offers { one_shots: true, past: true })
+        Script::offering(Offers { one_shots: true, past: true, modifies: true })
     }
 
     /// The operations since the last call except `Begin`, one line each.
@@ -39,23 +40,29 @@ impl Script {
             Operation::Get { key, for_update: false } => format!("get {key}"),
             Operation::Get { key, for_update: true } => format!("get {key} for update"),
             Operation::Put(write) => format!("put {} {:?}", write.key, write.value),
-            Operation::Commit { reads, writes } => {
+            Operation::Commit { reads, writes, modifies } => {
                 let reads: Vec<_> = reads.iter().map(|read| &read.key).collect();
                 let writes: Vec<_> = writes.iter().map(|w| (&w.key, &w.value)).collect();
-                format!("commit {reads:?} {writes:?}")
+                format!("commit {reads:?} {writes:?}{}", modified(&modifies))
             }
             Operation::Inquire { version } => format!("inquire {version}"),
             Operation::GetAt { key, at } => format!("get {key} at {at}"),
             Operation::Rollback => "rollback".to_string(),
-            Operation::OneShot { reads, writes } => {
+            Operation::OneShot { reads, writes, modifies } => {
                 let writes: Vec<_> = writes.iter().map(|w| (&w.key, &w.value)).collect();
-                format!("one shot {reads:?} {writes:?}")
+                format!("one shot {reads:?} {writes:?}{}", modified(&modifies))
             }
             Operation::Begin { only_reads: false, .. } => "begin".to_string(),
             Operation::Begin { only_reads: true, .. } => "begin to read".to_string(),
         };
         self.take_operations().into_iter().map(line).collect()
     }
+}
+
+/// The keys of modifications, and how many there are of each.
+fn modified(modifies: &[Modify]) -> String {
+    let one = |modify: &Modify| format!(" {} x{}", modify.key, modify.modifications.len());
+    modifies.iter().map(one).collect()
 }
 
 fn read(key: &str, at: u64, value: &str) -> ReadValue {
@@ -656,7 +663,8 @@ fn the_past_and_an_outcome_are_asked_for_outside_of_transactions() {
 
 #[test]
 fn a_past_that_is_not_offered_is_refused_before_sending() {
-    let (script, keyspace) = Script::offering(Offers { one_shots: true, past: false });
+    let (script, keyspace) =
+        Script::offering(Offers { one_shots: true, past: false, modifies: true });
     let mut past = Box::pin(keyspace.get_at("a", version(3)));
     let Poll::Ready(Err(error)) = poll(&mut past) else { panic!("it is refused at once") };
     assert!(matches!(error, TransactionError::NoPast { .. }), "{error}");

@@ -6,9 +6,9 @@ use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
 use std::sync::Arc;
 
-use serried_model::{Key, Value, Version};
+use serried_model::{Key, Modification, Value, Version};
 
-use super::Attempt;
+use super::{Attempt, Modifying};
 use crate::Abort;
 
 /// A program's handle to its transaction. Cheap to clone.
@@ -67,6 +67,34 @@ impl Transaction {
     /// Deletes a key; deleting an absent key is no error.
     pub fn delete(&self, key: impl Into<Key>) {
         self.attempt.write(self.run, key.into(), None);
+    }
+
+    /// Modifies the value of a key: adds to a number, appends, replaces one value by another. The result can be awaited. The
+    /// key is modified whether it is or not.
+    ///
+    /// A program that does not await the result reads nothing: the servers execute the modification where the protocol has a
+    /// way for that, and elsewhere the session does, after the program has ended. So the program never runs again because of the
+    /// key, and where the servers execute it, a counter takes many more additions. If the condition of the modification does
+    /// not hold, or the value has another type than it needs, the key stays as it is, and the transaction commits all the
+    /// same. Await the result if that matters:
+    ///
+    /// ```
+    /// # use serried_model::Modification;
+    /// # use serried_session::{Abort, Transaction};
+    /// async fn order(tx: Transaction) -> Result<(), Abort> {
+    ///     tx.modify("orders", Modification::add(1));
+    ///     let take_one = Modification::Add { delta: -1, least: 0, most: i64::MAX };
+    ///     if !tx.modify("stock", take_one).await?.applied {
+    ///         return Err(Abort::new("out of stock"));
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
+    ///
+    /// A key, a value in the modification, or a transaction over its limit fails the transaction, as with
+    /// [`Transaction::put`]. A modification whose result would be over the limit on values changes nothing.
+    pub fn modify(&self, key: impl Into<Key>, modification: Modification) -> Modifying {
+        Modifying::new(self.clone(), key.into(), modification)
     }
 }
 

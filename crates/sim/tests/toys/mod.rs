@@ -72,7 +72,7 @@ impl Protocol for Register {
     const SUMMARY: &'static str = "last writer wins";
     const GUARANTEE: Guarantee = Guarantee::Serializable;
     type Family = Transactions;
-    const OFFERS: Offers = Offers { one_shots: false, past: false };
+    const OFFERS: Offers = Offers { one_shots: false, past: false, modifies: false };
     type Message = Message;
     type Coordinator = Coordinator;
     type Replica = Replica;
@@ -272,7 +272,7 @@ impl Protocol for Flood {
     const SUMMARY: &'static str = "every client sends many messages at once";
     const GUARANTEE: Guarantee = Guarantee::Serializable;
     type Family = Transactions;
-    const OFFERS: Offers = Offers { one_shots: false, past: false };
+    const OFFERS: Offers = Offers { one_shots: false, past: false, modifies: false };
     type Message = u64;
     type Coordinator = Source;
     type Replica = Sink;
@@ -338,7 +338,7 @@ impl Protocol for Clockwork {
     const SUMMARY: &'static str = "timers only";
     const GUARANTEE: Guarantee = Guarantee::Serializable;
     type Family = Transactions;
-    const OFFERS: Offers = Offers { one_shots: false, past: false };
+    const OFFERS: Offers = Offers { one_shots: false, past: false, modifies: false };
     type Message = ();
     type Coordinator = Idle<()>;
     type Replica = Bell;

@@ -7,7 +7,7 @@ use serried_model::{Key, Value, Write};
 use serried_session::Transaction;
 
 use super::Popularity;
-use crate::retwis::fill;
+use crate::retwis;
 use crate::workload::Run;
 use crate::{OneShot, Parameters, Plan, WorkloadError, number};
 
@@ -100,7 +100,7 @@ impl Table {
                 operation => reads.push(self.key(operation.key())),
             }
         }
-        OneShot { reads, writes, fill }
+        OneShot { reads, writes, modifies: Vec::new(), fill }
     }
 
     /// Runs a plan of reads followed by writes that do not depend on them.
@@ -117,6 +117,10 @@ impl Table {
             Ok(if record { fill(plan, &values) } else { Vec::new() })
         })
     }
+}
+
+fn fill(plan: &[MicroOperation], values: &[Option<Value>]) -> Vec<MicroOperation> {
+    retwis::fill(plan, values, number::number)
 }
 
 #[cfg(test)]

@@ -43,6 +43,10 @@ pub(crate) struct TransactionArguments {
     /// not depend on what was read
     #[arg(long)]
     dependent: bool,
+    /// For counter, list-append, and retwis with --dependent: add and append where the values are, instead of reading and
+    /// writing them
+    #[arg(long)]
+    modify: bool,
     /// For tpcc and tpcc-calls: how many warehouses there are, from 1 to 65535; each of tpcc has about 540,000 keys
     /// and 70 MB of data, and each of tpcc-calls about 12,000 rows [default: 100 for tpcc, 1 for tpcc-calls]
     #[arg(long)]
@@ -72,7 +76,7 @@ impl Wing for Transactions {
     const RECORDED: &'static str = r#"transactions, whose f is "txn""#;
 
     fn workload(arguments: &WorkloadArguments) -> anyhow::Result<Arc<dyn Workload>> {
-        let TransactionArguments { dependent, warehouses, small } =
+        let TransactionArguments { dependent, modify, warehouses, small } =
             arguments.of_family.transactions;
         let parameters = Parameters {
             keys: arguments.keys.or((arguments.workload == "retwis").then_some(1_000_000)),
@@ -81,6 +85,7 @@ impl Wing for Transactions {
             value_bytes: arguments.value_bytes,
             writes: arguments.writes,
             dependent,
+            modify,
             warehouses,
             scale: if small { Scale::SMALL } else { Scale::FULL },
         };

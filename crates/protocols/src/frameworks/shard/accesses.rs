@@ -31,6 +31,17 @@ pub struct Access {
     pub write: Option<Option<Value>>,
 }
 
+impl Access {
+    /// What the transaction sees at the key: what it has written, or what it has read.
+    pub fn value(&self) -> Option<&Value> {
+        match (&self.write, &self.read) {
+            (Some(written), _) => written.as_ref(),
+            (None, Some(read)) => read.found.as_ref()?.value.as_ref(),
+            (None, None) => None,
+        }
+    }
+}
+
 /// A read of one key.
 #[derive(Debug)]
 pub struct Read {

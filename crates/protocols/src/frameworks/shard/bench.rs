@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use serried_actor::{ClockInterval, MemoryStore, Settings};
-use serried_model::{Key, NodeId, Value, Version, Write};
+use serried_model::{Key, Modification, Modify, NodeId, Value, Version, Write};
 
 use super::control::{Control, Desk, Event, Glance};
 use super::horizon::Horizon;
@@ -46,6 +46,7 @@ pub(crate) fn shot(us: u64, number: u16, reads: &[&str], writes: &[&str]) -> Sho
         reads: reads.iter().map(|key| Key::from(*key)).collect(),
         for_update: 0,
         writes: writes.iter().map(write).collect(),
+        modifies: Vec::new(),
         participants: None,
     }
 }
@@ -53,6 +54,15 @@ pub(crate) fn shot(us: u64, number: u16, reads: &[&str], writes: &[&str]) -> Sho
 /// The last shot of the transaction that begins at `us`.
 pub(crate) fn last(us: u64, reads: &[&str], writes: &[&str]) -> Shot {
     Shot { participants: Some(Arc::new([0])), ..shot(us, 9, reads, writes) }
+}
+
+/// The last shot of a transaction that appends the time at which it begins to keys.
+pub(crate) fn appends(us: u64, keys: &[&str]) -> Shot {
+    let modify = |key: &&str| Modify {
+        key: Key::from(*key),
+        modifications: vec![Modification::Append(Value::from(format!("{us}").as_str()))],
+    };
+    Shot { modifies: keys.iter().map(modify).collect(), ..last(us, &[], &[]) }
 }
 
 /// The events after the last shot of a transaction that waits for no other.
@@ -102,6 +112,17 @@ impl<C: Control> Bench<C> {
             value.map_or(0, |text| String::from_utf8(text).unwrap().parse().unwrap())
         };
         Some(found.iter().map(time).collect())
+    }
+
+    /// What a transaction's part writes to a key that it modifies.
+    pub(crate) fn written(&mut self, us: u64, key: &str) -> String {
+        let (_, items) = self.control.part(txn(us)).expect("the transaction was not refused");
+        let item = items.into_iter().find(|item| item.key == Key::from(key)).expect("it is there");
+        assert!(
+            item.read.is_some(),
+            "another leader has to know that the value follows from a read"
+        );
+        item.write.expect("it has written").value.expect("nothing was deleted").to_string()
     }
 
     /// The result of a read of `key` by a transaction without parts that begins at `us`.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
-use serried_model::{Key, NodeId, Value, Version, Write};
+use serried_model::{Key, Modification, Modify, NodeId, Value, Version, Write};
 
 use super::message::{
     AsOf, Decision, Executed, Found, Message, Refusal, Reply, Request, Shot, Unseen,
@@ -99,7 +99,26 @@ impl Forger {
                 let (reads, participants) = (self.keys(), self.participants());
                 let for_update = self.below(3) as u32;
                 let age = (self.below(2) == 0).then(|| self.txn());
-                Request::Shot(Shot { txn, age, number, reads, for_update, writes, participants })
+                let keys = self.keys();
+                let modify = |key| {
+                    let modifications = match self.below(3) {
+                        0 => vec![Modification::add(i64::MAX), Modification::Maximum(1)],
+                        1 => vec![Modification::Append(Value::from("x"))],
+                        _ => Vec::new(),
+                    };
+                    Modify { key, modifications }
+                };
+                let modifies = keys.into_iter().map(modify).collect();
+                Request::Shot(Shot {
+                    txn,
+                    age,
+                    number,
+                    reads,
+                    for_update,
+                    writes,
+                    modifies,
+                    participants,
+                })
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serried_model::{Key, NodeId, Value, Version, Write};
+use serried_model::{Key, Modify, NodeId, Value, Version, Write};
 use serried_procedures::{Datum, ProcedureSet, Registration};
 
 use super::calls::{CallOf, Occurrence, Ran};
@@ -135,6 +135,8 @@ pub struct Shot {
     pub for_update: u32,
     /// The writes.
     pub writes: Vec<Write>,
+    /// What is done to other keys, whatever values they have.
+    pub modifies: Vec<Modify>,
     /// Set in the transaction's last shot at this shard: all shards that have a part of it, the
     /// backup coordinator first.
     pub participants: Option<Arc<[u16]>>,
@@ -143,7 +145,7 @@ pub struct Shot {
 impl Shot {
     /// How many keys it accesses.
     pub fn keys(&self) -> usize {
-        self.reads.len() + self.writes.len()
+        self.reads.len() + self.writes.len() + self.modifies.len()
     }
 }
 

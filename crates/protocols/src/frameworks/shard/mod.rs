@@ -214,7 +214,7 @@ const OF_SETS: u16 = 0;
 
 /// The optional operations that a control supports.
 pub const fn offers<C: Control>() -> Offers {
-    Offers { one_shots: true, past: matches!(C::KEEPS, Keeps::Recent) }
+    Offers { one_shots: true, past: matches!(C::KEEPS, Keeps::Recent), modifies: true }
 }
 
 /// The protocol whose shards use the control `C`.

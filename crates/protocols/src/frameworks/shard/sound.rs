@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use serried_actor::{Group, Settings};
-use serried_model::{NodeId, Version};
+use serried_model::{Modification, NodeId, Version};
 
 use super::OF_SETS;
 use super::message::{AsOf, Decision, Executed, Kept, Message, Refusal, Reply, Request, Run, Shot};
@@ -87,8 +87,11 @@ pub(super) fn to_client(from: NodeId, told: &Reply, group: &Group) -> bool {
 }
 
 fn shot(shot: &Shot, own: u16, group: &Group) -> bool {
-    let Shot { txn, age, reads, for_update, participants: last, .. } = shot;
+    let Shot { txn, age, reads, for_update, modifies, participants: last, .. } = shot;
+    // Without a bound, a value would grow beyond all limits.
+    let unbounded = |modification: &Modification| matches!(modification, Modification::Append(_));
     version(*txn)
+        && !modifies.iter().flat_map(|modify| &modify.modifications).any(unbounded)
         && age.is_none_or(|age| age < *txn)
         && *for_update as usize <= reads.len()
         && last.as_ref().is_none_or(|last| participants(last, own, group))
@@ -99,7 +102,7 @@ fn request(from: NodeId, request: &Request, own: u16, group: &Group, runs_calls:
     match request {
         Request::Shot(wanted) => !runs_calls && shot(wanted, own, group),
         Request::Run(Run { shot: wanted, call, .. }) => {
-            let is_plain = wanted.reads.is_empty() && wanted.writes.is_empty();
+            let is_plain = wanted.keys() == 0;
             runs_calls && is_plain && !call.is_too_large() && shot(wanted, own, group)
         }
         Request::Kept { txn } => runs_calls && version(*txn),
@@ -186,6 +189,7 @@ mod tests {
                 reads: Vec::new(),
                 for_update: 0,
                 writes: Vec::new(),
+                modifies: Vec::new(),
                 participants: None,
             };
             let call = Arc::new(CallOf { set: 1, procedure: 0, inputs });

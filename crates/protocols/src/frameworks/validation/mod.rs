@@ -6,7 +6,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use std::sync::Arc;
 
-use serried_model::{Guarantee, Key, Version};
+use serried_model::{Guarantee, Key, Modification, Version};
 use serried_parts::Map;
 use smallvec::SmallVec;
 
@@ -91,7 +91,8 @@ impl Conflict {
 impl<R: Rule> Validation<R> {
     fn execute_all(&mut self, shot: &Shot, desk: &mut Desk<'_>) -> Result<(), Conflict> {
         let own = &mut self.txns.get_or_default(&shot.txn).accesses;
-        for key in &shot.reads {
+        let modified = shot.modifies.iter().map(|modify| &modify.key);
+        for key in shot.reads.iter().chain(modified) {
             let (read, access) = (Read::newest(key, desk), own.of_mut(key));
             if access.read.as_ref().is_some_and(|before| before.stamp != read.stamp) {
                 return Err(Conflict::over(key));
@@ -100,6 +101,11 @@ impl<R: Rule> Validation<R> {
         }
         for write in &shot.writes {
             own.of_mut(&write.key).write = Some(write.value.clone());
+        }
+        for modify in &shot.modifies {
+            let access = own.of_mut(&modify.key);
+            let value = Modification::apply_all(&modify.modifications, access.value());
+            access.write = Some(value);
         }
         self.end_shot(shot, desk)
     }
@@ -257,7 +263,8 @@ impl<R: Rule> Control for Validation<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frameworks::shard::bench::{Bench, last, shot, stamp};
+    use crate::frameworks::shard::Event;
+    use crate::frameworks::shard::bench::{Bench, appends, last, ready, shot, stamp, txn};
     use crate::occ::Locks;
 
     #[test]
@@ -274,5 +281,22 @@ mod tests {
         assert_eq!((leader.control.txns.len(), leader.control.holders.len()), (1, 1));
         leader.end(40, Some(stamp(40)));
         assert_eq!((leader.control.txns.len(), leader.control.holders.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_modification_is_validated_as_a_read_and_a_write() {
+        let mut leader = Bench::<Validation<Locks>>::new();
+        leader.commit(5, &[], &["x"]);
+        leader.execute(&shot(10, 1, &["x"], &[]));
+        assert_eq!(leader.execute(&appends(20, &["x"])), ready(20));
+        assert_eq!(leader.written(20, "x"), "520");
+        leader.prepare(20);
+        let refused =
+            |told: &[Event], us| matches!(told, [Event::Refused(who, _)] if *who == txn(us));
+        assert!(refused(&leader.execute(&appends(30, &["x"])), 30), "20 is not over");
+        leader.end(20, Some(stamp(20)));
+        assert!(refused(&leader.execute(&appends(10, &["x"])), 10), "it has read what was before");
+        leader.execute(&appends(40, &["x"]));
+        assert_eq!(leader.written(40, "x"), "52040");
     }
 }

@@ -264,12 +264,14 @@ impl Coordinate<Transactions> for Coordinator {
             (Operation::Rollback, _) if self.questions.forget(txn, cx) => {}
             (Operation::Get { key, .. }, Some(version)) => self.on_get(version, key, cx),
             (Operation::Put(write), Some(version)) => self.on_put(version, write, cx),
-            (Operation::Commit { reads, writes }, Some(version)) => {
+            (Operation::Commit { reads, writes, modifies }, Some(version))
+                if modifies.is_empty() =>
+            {
                 self.on_commit(version, reads, writes, cx);
             }
             (Operation::Rollback, Some(version)) => self.on_rollback(version, cx),
             // Not offered: no session asks for it.
-            (Operation::OneShot { .. }, Some(version)) => {
+            (Operation::OneShot { .. } | Operation::Commit { .. }, Some(version)) => {
                 self.conclude(version, None, Outcome::Aborted { conflicts: Vec::new() }, cx);
             }
             (_, None) => {}

@@ -174,7 +174,14 @@ fn what_is_asked_of_a_transaction_that_has_ended_is_ignored() {
     assert_eq!(net.told(0), ["committed"]);
     net.ask(0, Operation::Get { key: Key::from("x"), for_update: false });
     net.ask(0, Operation::Put(write("x", "2")));
-    net.ask(0, Operation::Commit { reads: Vec::new(), writes: vec![write("x", "2")] });
+    net.ask(
+        0,
+        Operation::Commit {
+            reads: Vec::new(),
+            writes: vec![write("x", "2")],
+            modifies: Vec::new(),
+        },
+    );
     assert!(net.network.is_empty());
 }
 

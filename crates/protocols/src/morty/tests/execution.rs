@@ -110,7 +110,10 @@ fn a_write_that_the_next_execution_does_not_make_is_withdrawn() {
 fn a_one_shot_transaction_is_not_offered_and_leaves_nothing_behind() {
     let mut net = morty(1);
     let reads = vec![Key::from("x")];
-    net.operate(0, Operation::OneShot { reads, writes: vec![write("x", "1")] });
+    net.operate(
+        0,
+        Operation::OneShot { reads, writes: vec![write("x", "1")], modifies: Vec::new() },
+    );
     net.settle();
     assert_eq!(net.told(0), ["aborted over []"]);
     net.get(0, "x");
@@ -153,7 +156,10 @@ fn a_commit_that_crosses_a_rewind_is_ignored() {
     net.settle();
     assert_eq!(net.told(1), ["rewind x = 1"]);
     let reads = vec![ReadStamp { key: Key::from("x"), stamp: stale[&Key::from("x")] }];
-    net.operate(1, Operation::Commit { reads, writes: vec![write("y", "of absent")] });
+    net.operate(
+        1,
+        Operation::Commit { reads, writes: vec![write("y", "of absent")], modifies: Vec::new() },
+    );
     assert!(net.network.is_empty(), "{:?}", net.network);
 }
 

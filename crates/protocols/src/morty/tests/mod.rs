@@ -178,7 +178,7 @@ impl Net {
             |key: &&str| ReadStamp { key: Key::from(*key), stamp: stamps[&Key::from(*key)] };
         let reads = reads.iter().map(stamp).collect();
         let writes = writes.iter().map(|(key, value)| write(key, value)).collect();
-        self.operate(client, Operation::Commit { reads, writes });
+        self.operate(client, Operation::Commit { reads, writes, modifies: Vec::new() });
     }
 
     /// What `client` was told since the last call, except its version.

@@ -17,7 +17,7 @@ impl Client {
         net.now = 1_000_000;
         let mut client = Client { net, group, began: Version::INITIAL };
         let writes = vec![client.write_in(0), client.write_in(1)];
-        let commit = Operation::Commit { reads: Vec::new(), writes };
+        let commit = Operation::Commit { reads: Vec::new(), writes, modifies: Vec::new() };
         for operation in [Operation::Begin { only_reads: false, age: None }, commit] {
             client.net.operate(0, 0, operation);
         }

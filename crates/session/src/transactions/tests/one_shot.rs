@@ -99,7 +99,8 @@ fn an_aborted_one_shot_transaction_is_tried_again_after_a_backoff_until_the_budg
 
 #[test]
 fn a_protocol_that_offers_no_one_shots_is_asked_for_gets_and_a_commit() {
-    let (script, keyspace) = Script::offering(Offers { one_shots: false, past: true });
+    let (script, keyspace) =
+        Script::offering(Offers { one_shots: false, past: true, modifies: false });
     let begun = AtomicU32::new(0);
     let has_begun = |_: &Transaction| {
         begun.fetch_add(1, Ordering::Relaxed);
@@ -108,7 +109,7 @@ fn a_protocol_that_offers_no_one_shots_is_asked_for_gets_and_a_commit() {
     let writes = [put("a", "new"), deleted];
     let mut transaction = Box::pin(keyspace.one_shot_recorded(["a"], writes, has_begun));
     assert!(poll(&mut transaction).is_pending());
-    assert_eq!(script.all_asked(), ["begin", "get a"]);
+    assert_eq!(script.all_asked(), ["begin", "get a for update"]);
     script.tell(0, Output::Began(version(9)));
     script.tell(0, Output::Value(read("a", 1, "1")));
     assert!(poll(&mut transaction).is_pending());

@@ -38,9 +38,10 @@ use inquiry::Inquiries;
 use leaders::Leaders;
 use over::Over;
 use past::Pasts;
+use prepare::Changes;
 use snapshot::Snapshot;
 use txn::{Phase, Txn};
-use versions::Versions;
+use versions::{OpenVersions, Versions};
 
 /// How often a transaction repeats its requests after its program has abandoned it. Then the shards
 /// resolve it by themselves.
@@ -55,7 +56,7 @@ pub struct Coordinator<C> {
     leaders: Leaders,
     settings: Settings,
     txns: BTreeMap<TxnId, Txn>,
-    by_version: BTreeMap<Version, TxnId>,
+    by_version: OpenVersions,
     endings: Endings,
     inquiries: Inquiries,
     pasts: Pasts,
@@ -100,7 +101,7 @@ impl<C: Control> Coordinator<C> {
             leaders: Leaders::new(group),
             settings: *settings,
             txns: BTreeMap::new(),
-            by_version: BTreeMap::new(),
+            by_version: OpenVersions::default(),
             endings: Endings::default(),
             inquiries: Inquiries::default(),
             pasts: Pasts::default(),
@@ -127,8 +128,7 @@ impl<C: Control> Coordinator<C> {
     /// The first time from `first_us` on that no other transaction of this client has, and that no
     /// open one can be moved to (see [`Stamp::next_of`]).
     fn next_us(&mut self, first_us: u64, now_us: u64) -> u64 {
-        let open =
-            |lane: u64| self.by_version.keys().any(|open| open.timestamp_us % Stamp::LANES == lane);
+        let open = |lane| self.by_version.has_lane(lane);
         let us = self.versions.free_lane_from(first_us, now_us, open);
         self.versions.give(us);
         us
@@ -466,8 +466,12 @@ impl<C: Control> Coordinate<Transactions> for Coordinator<C> {
             Operation::Get { key, for_update } => self.get(txn, key, for_update),
             // Writes are sent when the transaction commits.
             Operation::Put(_) => {}
-            Operation::Commit { writes, .. } => self.prepare(txn, writes, cx),
-            Operation::OneShot { reads, writes } => self.one_shot(txn, reads, writes, cx),
+            Operation::Commit { writes, modifies, .. } => {
+                self.prepare(txn, Changes { writes, modifies }, cx);
+            }
+            Operation::OneShot { reads, writes, modifies } => {
+                self.one_shot(txn, reads, Changes { writes, modifies }, cx);
+            }
             Operation::Rollback if self.inquiries.forget(txn, cx) => {}
             Operation::Rollback if self.pasts.forget(txn, cx) => {}
             Operation::Rollback => self.rollback(txn, cx),

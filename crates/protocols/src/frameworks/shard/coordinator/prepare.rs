@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serried_model::transactions::{Outcome, Output};
-use serried_model::{Key, NodeId, ReadValue, TxnId, Version, Write};
+use serried_model::{Key, Modify, NodeId, ReadValue, TxnId, Version, Write};
 
 use super::super::control::{Control, Rounds};
 use super::super::message::{Decision, Executed, Message, Refusal, Request, Shot};
@@ -20,21 +20,44 @@ struct Load {
     reads: Vec<Key>,
     /// How many of the reads are for update. They come first.
     for_update: u32,
-    writes: Vec<Write>,
+    changes: Changes,
+}
+
+/// What a transaction does to keys.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    /// The writes, one per key.
+    pub(super) writes: Vec<Write>,
+    /// The modifications of other keys.
+    pub(super) modifies: Vec<Modify>,
+}
+
+impl Changes {
+    fn is_empty(&self) -> bool {
+        self.writes.is_empty() && self.modifies.is_empty()
+    }
+
+    /// The keys, each once.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &Key> {
+        let modified = self.modifies.iter().map(|modify| &modify.key);
+        self.writes.iter().map(|write| &write.key).chain(modified)
+    }
 }
 
 impl<C: Control> Coordinator<C> {
-    fn loads(&self, reads: Vec<Key>, writes: Vec<Write>) -> BTreeMap<u16, Load> {
+    fn loads(&self, reads: Vec<Key>, changes: Changes) -> BTreeMap<u16, Load> {
+        let group = &self.leaders.group;
         let mut loads: BTreeMap<u16, Load> = BTreeMap::new();
         for key in reads {
-            loads.entry(self.leaders.group.partition_of(&key)).or_default().reads.push(key);
+            loads.entry(group.partition_of(&key)).or_default().reads.push(key);
         }
-        for write in writes {
-            loads
-                .entry(self.leaders.group.partition_of(&write.key))
-                .or_default()
-                .writes
-                .push(write);
+        for write in changes.writes {
+            let load = loads.entry(group.partition_of(&write.key)).or_default();
+            load.changes.writes.push(write);
+        }
+        for modify in changes.modifies {
+            let load = loads.entry(group.partition_of(&modify.key)).or_default();
+            load.changes.modifies.push(modify);
         }
         loads
     }
@@ -69,51 +92,52 @@ impl<C: Control> Coordinator<C> {
     ) {
         let version = self.assign_version(txn, loads.keys().copied(), cx);
         let sent_us = cx.clock().midpoint_us();
-        for (shard, Load { reads, for_update, writes }) in loads {
+        for (shard, Load { reads, for_update, changes }) in loads {
+            let Changes { writes, modifies } = changes;
             let open = self.txns.get_mut(&txn).expect("it is open");
             let number = open.next_shot(shard);
             let participants = participants.cloned();
             let (txn, age) = (version, open.age.filter(|age| *age < version));
-            let shot = Shot { txn, age, number, reads, for_update, writes, participants };
+            let shot = Shot { txn, age, number, reads, for_update, writes, modifies, participants };
             open.asked.insert((shard, number), Asked { shot: shot.clone(), sent_us });
             cx.send(self.leaders.of(shard, 0), Message::Request(Request::Shot(shot)));
         }
         self.repeat_later(txn, cx);
     }
 
-    /// Begins to commit a transaction whose program has ended with these writes.
-    pub(super) fn prepare(&mut self, txn: TxnId, writes: Vec<Write>, cx: &mut Cx<'_, C>) {
+    /// Begins to commit a transaction whose program has ended with these changes.
+    pub(super) fn prepare(&mut self, txn: TxnId, changes: Changes, cx: &mut Cx<'_, C>) {
         let Some(open) = self.txns.get_mut(&txn) else { return };
         if !matches!(open.phase, Phase::Running) {
             return;
         }
-        let has_locked = open.has_locked(&writes);
+        let has_locked = open.has_locked(&changes);
         // The program no longer needs unanswered reads.
         open.wanted.clear();
         open.asked.clear();
         if open.snapshot.is_some() {
-            assert!(writes.is_empty(), "a transaction that only reads has written");
+            assert!(changes.is_empty(), "a transaction that only reads has written");
             self.finish(txn, Outcome::Committed, cx);
             return;
         }
-        if writes.is_empty() && open.shards.is_empty() {
+        if changes.is_empty() && open.shards.is_empty() {
             self.finish(txn, Outcome::Committed, cx);
             return;
         }
-        if C::ROUNDS == Rounds::ExecuteFirst && !writes.is_empty() && !has_locked {
-            open.phase = Phase::Executing(Vec::new());
-            let loads = self.loads(Vec::new(), writes);
+        if C::ROUNDS == Rounds::ExecuteFirst && !changes.is_empty() && !has_locked {
+            open.phase = Phase::Executing(Changes::default());
+            let loads = self.loads(Vec::new(), changes);
             return self.send_shots(txn, loads, None, cx);
         }
-        self.send_last(txn, Vec::new(), writes, cx);
+        self.send_last(txn, Vec::new(), changes, cx);
     }
 
-    /// Executes a transaction whose reads and writes are all known at its beginning.
+    /// Executes a transaction whose reads and changes are all known at its beginning.
     pub(super) fn one_shot(
         &mut self,
         txn: TxnId,
         reads: Vec<Key>,
-        writes: Vec<Write>,
+        changes: Changes,
         cx: &mut Cx<'_, C>,
     ) {
         let Some(open) = self.txns.get_mut(&txn) else { return };
@@ -121,34 +145,34 @@ impl<C: Control> Coordinator<C> {
             return;
         }
         open.one_shot = true;
-        if reads.is_empty() && writes.is_empty() {
+        if reads.is_empty() && changes.is_empty() {
             self.finish(txn, Outcome::Committed, cx);
             return;
         }
         if open.snapshot.is_some() {
-            return match writes.is_empty() {
+            return match changes.is_empty() {
                 true => self.read_snapshot(txn, reads, cx),
                 false => panic!("a transaction that only reads has written"),
             };
         }
         match C::ROUNDS {
             Rounds::ReadsFirst if !reads.is_empty() => {
-                open.phase = Phase::Executing(writes);
-                let loads = self.loads(reads, Vec::new());
+                open.phase = Phase::Executing(changes);
+                let loads = self.loads(reads, Changes::default());
                 self.send_shots(txn, loads, None, cx);
             }
             Rounds::ExecuteFirst => {
-                open.phase = Phase::Executing(Vec::new());
-                let loads = self.loads(reads, writes);
+                open.phase = Phase::Executing(Changes::default());
+                let loads = self.loads(reads, changes);
                 self.send_shots(txn, loads, None, cx);
             }
-            Rounds::Combined | Rounds::ReadsFirst => self.send_last(txn, reads, writes, cx),
+            Rounds::Combined | Rounds::ReadsFirst => self.send_last(txn, reads, changes, cx),
         }
     }
 
     /// Sends the last shot to each shard.
-    fn send_last(&mut self, txn: TxnId, reads: Vec<Key>, writes: Vec<Write>, cx: &mut Cx<'_, C>) {
-        let mut loads = self.loads(reads, writes);
+    fn send_last(&mut self, txn: TxnId, reads: Vec<Key>, changes: Changes, cx: &mut Cx<'_, C>) {
+        let mut loads = self.loads(reads, changes);
         let open = self.txns.get_mut(&txn).expect("it is open");
         open.phase = Phase::Preparing;
         for shard in open.shards.keys() {
@@ -156,7 +180,7 @@ impl<C: Control> Coordinator<C> {
         }
         // The backup coordinator is a shard that writes to its log anyway.
         let mut participants: Vec<u16> = loads.keys().copied().collect();
-        participants.sort_by_key(|shard| loads[shard].writes.is_empty());
+        participants.sort_by_key(|shard| loads[shard].changes.is_empty());
         let participants: Arc<[u16]> = participants.into();
         self.send_shots(txn, loads, Some(&participants), cx);
     }
@@ -166,7 +190,7 @@ impl<C: Control> Coordinator<C> {
         let Executed { txn: version, number, found, validity, known, clock_us } = executed;
         self.learn_known(shard, known);
         self.learn_over(clock_us, cx);
-        let Some(&txn) = self.by_version.get(&version) else { return };
+        let Some(txn) = self.by_version.get(&version) else { return };
         let open = self.txns.get_mut(&txn).expect("it is open");
         let Some(Asked { shot, .. }) = open.asked.get(&(shard, number)) else { return };
         if found.len() != shot.reads.len() || validity.is_some() != shot.participants.is_some() {
@@ -189,9 +213,9 @@ impl<C: Control> Coordinator<C> {
         }
         match &mut open.phase {
             Phase::Running => cx.cancel_timer(super::Timer::Repeat(txn)),
-            Phase::Executing(writes) => {
-                let writes = core::mem::take(writes);
-                self.send_last(txn, Vec::new(), writes, cx);
+            Phase::Executing(changes) => {
+                let changes = core::mem::take(changes);
+                self.send_last(txn, Vec::new(), changes, cx);
             }
             Phase::Preparing => self.check(txn, version, cx),
             Phase::Moving(..) => {}
@@ -222,7 +246,7 @@ impl<C: Control> Coordinator<C> {
     }
 
     pub(super) fn on_moved(&mut self, from: NodeId, version: Version, cx: &mut Cx<'_, C>) {
-        let Some(&txn) = self.by_version.get(&version) else { return };
+        let Some(txn) = self.by_version.get(&version) else { return };
         let open = self.txns.get_mut(&txn).expect("it is open");
         let Phase::Moving(to, moved) = &mut open.phase else { return };
         if open.shards.contains_key(&from.partition()) {
@@ -244,7 +268,7 @@ impl<C: Control> Coordinator<C> {
         let shard = from.partition();
         let shards = self.leaders.group.partitions();
         self.inquiries.on_refused(shard, shards, version, &reason, cx);
-        let Some(&txn) = self.by_version.get(&version) else { return };
+        let Some(txn) = self.by_version.get(&version) else { return };
         if !self.txns[&txn].concerns(shard) {
             return; // It has answered an inquiry, and has no part in the transaction.
         }
@@ -309,7 +333,7 @@ impl<C: Control> Coordinator<C> {
         let (shard, shards) = (from.partition(), self.leaders.group.partitions());
         self.inquiries.on_decided((shard, shards), version, decision, cx);
         self.endings.on_ended(from, &[version]);
-        let Some(&txn) = self.by_version.get(&version) else { return };
+        let Some(txn) = self.by_version.get(&version) else { return };
         let open = &self.txns[&txn];
         if !open.concerns(shard) {
             return; // As above.

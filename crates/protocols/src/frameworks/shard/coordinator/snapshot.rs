@@ -8,6 +8,7 @@ use serried_model::{Key, NodeId, ReadValue, TxnId, Version};
 
 use super::super::control::{Control, Snapshots};
 use super::super::message::{AsOf, Found, Message, Refusal, Request, Unseen};
+use super::prepare::Changes;
 use super::{Coordinator, Cx};
 
 /// The reads of a read-only transaction. They return what its client knew to be committed when the
@@ -178,7 +179,7 @@ impl<C: Control> Coordinator<C> {
         open.snapshot = None;
         self.fallen_back += 1;
         match open.one_shot {
-            true => self.one_shot(txn, keys, Vec::new(), cx),
+            true => self.one_shot(txn, keys, Changes::default(), cx),
             false => {
                 open.wanted = keys.into_iter().map(|key| (key, false)).collect();
                 self.send_reads(txn, cx);

@@ -70,7 +70,8 @@ fn a_snapshots_version_is_out_of_reach_of_open_transactions() {
     let begin = |only_reads| Operation::Begin { only_reads, age: None };
     let get = Operation::Get { key: Key::from("x"), for_update: false };
     let open = version_of(&mut coordinator, (1, 0), vec![begin(false), get]);
-    let commit = || Operation::Commit { reads: Vec::new(), writes: Vec::new() };
+    let commit =
+        || Operation::Commit { reads: Vec::new(), writes: Vec::new(), modifies: Vec::new() };
     for (txn, rounds) in [(2, 1), (3, 2), (4, 7)] {
         let us = rounds * Stamp::LANES;
         let read = version_of(&mut coordinator, (txn, us), vec![begin(true), commit()]);
@@ -99,7 +100,8 @@ fn writes_whose_locks_are_held_are_sent_with_the_last_shot() {
         }
         client.network.clear();
         let write = Write { key: Key::from("x"), value: None };
-        let commit = Operation::Commit { reads: Vec::new(), writes: vec![write] };
+        let commit =
+            Operation::Commit { reads: Vec::new(), writes: vec![write], modifies: Vec::new() };
         client.operate(0, 1, commit);
         let shots = client.network.drain(..).filter_map(|(.., message)| match message {
             Message::Request(Request::Shot(shot)) => Some(shot.participants.is_some()),
@@ -146,7 +148,7 @@ fn no_part_moves_to_the_beginning_of_a_refined_transaction() {
     let one_shot = |reads, writes| {
         vec![
             Operation::Begin { only_reads: false, age: None },
-            Operation::OneShot { reads, writes },
+            Operation::OneShot { reads, writes, modifies: Vec::new() },
         ]
     };
     // The client's clock is ahead for a while.
@@ -184,7 +186,8 @@ fn a_late_window_of_one_shard_does_not_close_others() {
     let mut coordinator = client::<Queues<false>>(&group);
     let put = |shard| {
         let write = Write { key: key(shard), value: None };
-        let one_shot = Operation::OneShot { reads: Vec::new(), writes: vec![write] };
+        let one_shot =
+            Operation::OneShot { reads: Vec::new(), writes: vec![write], modifies: Vec::new() };
         vec![Operation::Begin { only_reads: false, age: None }, one_shot]
     };
     let from_us = NOW_US + 30_000_000;
@@ -322,7 +325,11 @@ fn forge_for<C: Control>() {
                     }
                     1 => {
                         let txn = TxnId(forger.below(open + 1));
-                        let commit = Operation::Commit { reads: Vec::new(), writes: Vec::new() };
+                        let commit = Operation::Commit {
+                            reads: Vec::new(),
+                            writes: Vec::new(),
+                            modifies: Vec::new(),
+                        };
                         asked.insert(txn);
                         coordinator.on_operation(txn, commit, cx);
                     }
@@ -402,7 +409,7 @@ fn a_commit_whose_reads_are_not_known_has_an_unknown_outcome() {
     let mut coordinator = client::<Queues<false>>(&group);
     let key = Key::from("x");
     let writes = vec![Write { key: key.clone(), value: None }];
-    let one_shot = Operation::OneShot { reads: vec![key], writes };
+    let one_shot = Operation::OneShot { reads: vec![key], writes, modifies: Vec::new() };
     let operations = vec![Operation::Begin { only_reads: false, age: None }, one_shot];
     let txn = version_of(&mut coordinator, (1, 0), operations);
     let decision = Decision::Commit(Stamp::assigned(txn));
@@ -421,7 +428,11 @@ fn a_transaction_that_is_forgotten_while_it_is_committed_has_an_unknown_outcome(
         let mut coordinator = client::<Queues<false>>(&group);
         let key = Key::from("x");
         let operation = match commits {
-            true => Operation::OneShot { reads: vec![], writes: vec![Write { key, value: None }] },
+            true => Operation::OneShot {
+                reads: vec![],
+                writes: vec![Write { key, value: None }],
+                modifies: vec![],
+            },
             false => Operation::Get { key, for_update: false },
         };
         let operations = vec![Operation::Begin { only_reads: false, age: None }, operation];

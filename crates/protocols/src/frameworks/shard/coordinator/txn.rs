@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serried_actor::Timestamp;
-use serried_model::{Key, Version, Write};
+use serried_model::{Key, Version};
 
 use super::super::message::Shot;
 use super::super::stamp::{Stamp, Validity};
+use super::prepare::Changes;
 use super::snapshot::Snapshot;
 
 /// How far a transaction has got.
@@ -14,8 +15,8 @@ use super::snapshot::Snapshot;
 pub(super) enum Phase {
     /// Its program runs.
     Running,
-    /// Its program has ended. The remaining shots are executed first; then these writes are sent.
-    Executing(Vec<Write>),
+    /// Its program has ended. The remaining shots are executed first; then these changes are sent.
+    Executing(Changes),
     /// Its last shots are under way.
     Preparing,
     /// Its parts are being moved to another moment. Those of these shards hold at it already.
@@ -97,9 +98,9 @@ impl Txn {
     }
 
     /// Whether it has the locks that it needs for these writes: it has read their keys for update, and was answered.
-    pub(super) fn has_locked(&self, writes: &[Write]) -> bool {
+    pub(super) fn has_locked(&self, changes: &Changes) -> bool {
         let is_answered = self.wanted.is_empty() && self.asked.is_empty();
-        is_answered && writes.iter().all(|write| self.locked.contains(&write.key))
+        is_answered && changes.keys().all(|key| self.locked.contains(key))
     }
 
     /// The number of the next shot at a shard.

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serried_model::{TxnId, Version};
+
 use super::super::stamp::Stamp;
 
 /// How many runs of times are remembered. If there are more, the two earliest are merged.
@@ -26,6 +28,45 @@ pub(super) struct Versions {
     /// Every shard with a correct clock admits transactions that begin up to this much after now,
     /// in microseconds.
     near_us: u64,
+}
+
+/// The open transactions of a client, by their versions.
+#[derive(Debug, Default)]
+pub(super) struct OpenVersions {
+    txns: BTreeMap<Version, TxnId>,
+    /// How many of them there are in each lane.
+    in_lanes: [u32; Stamp::LANES as usize],
+}
+
+impl OpenVersions {
+    fn in_lane_of(&mut self, version: Version) -> &mut u32 {
+        &mut self.in_lanes[(version.timestamp_us % Stamp::LANES) as usize]
+    }
+
+    pub(super) fn insert(&mut self, version: Version, txn: TxnId) {
+        if self.txns.insert(version, txn).is_none() {
+            *self.in_lane_of(version) += 1;
+        }
+    }
+
+    pub(super) fn remove(&mut self, version: &Version) {
+        if self.txns.remove(version).is_some() {
+            *self.in_lane_of(*version) -= 1;
+        }
+    }
+
+    pub(super) fn get(&self, version: &Version) -> Option<TxnId> {
+        self.txns.get(version).copied()
+    }
+
+    /// Whether there is one in this lane.
+    pub(super) fn has_lane(&self, lane: u64) -> bool {
+        self.in_lanes[lane as usize] > 0
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.txns.len()
+    }
 }
 
 impl Versions {
@@ -81,8 +122,10 @@ impl Versions {
         let lane = |us: u64| us % Stamp::LANES;
         let is_ahead = |us: u64| self.taken_us[lane(us) as usize] >= us;
         let mut us = self.free_from(first_us, now_us);
+        // If all lanes are open, times must not run ahead of the clock because of that.
+        let no_lane_is_left = (0..Stamp::LANES).all(&is_open);
         for _ in 0..Stamp::LANES {
-            if !is_ahead(us) && !is_open(lane(us)) {
+            if !is_ahead(us) && (no_lane_is_left || !is_open(lane(us))) {
                 return us;
             }
             us = self.free_from(us.saturating_add(1), now_us);
@@ -91,7 +134,7 @@ impl Versions {
         let last = self.taken_us.iter().copied().max().unwrap_or(0);
         us = self.free_from(us.max(last.saturating_add(1)), now_us);
         for _ in 0..Stamp::LANES {
-            if !is_open(lane(us)) {
+            if no_lane_is_left || !is_open(lane(us)) {
                 break;
             }
             us = self.free_from(us.saturating_add(1), now_us);
@@ -180,6 +223,31 @@ mod tests {
         }
         let us = versions.free_lane_from(NOW, NOW, |lane| lane != 3);
         assert!(us > FAR && us % Stamp::LANES == 3, "{us}");
+    }
+
+    #[test]
+    fn times_follow_the_clock_if_all_lanes_are_open() {
+        let mut versions = Versions::new(BOUND_MS);
+        for more in 0..1000 {
+            let us = versions.free_lane_from(NOW, NOW, |_| true);
+            assert_eq!(us, NOW + more);
+            versions.give(us);
+        }
+    }
+
+    #[test]
+    fn a_lane_is_open_until_all_in_it_are_over() {
+        let mut open = OpenVersions::default();
+        let [one, other] = [NOW + 3, NOW + 3 + Stamp::LANES].map(Version::at);
+        for version in [one, other, other] {
+            open.insert(version, TxnId(version.timestamp_us));
+        }
+        let lane = one.timestamp_us % Stamp::LANES;
+        assert!(open.has_lane(lane) && !open.has_lane((lane + 1) % Stamp::LANES));
+        for (version, is_left) in [(one, true), (one, true), (other, false)] {
+            open.remove(&version);
+            assert_eq!(open.has_lane(lane), is_left);
+        }
     }
 
     #[test]

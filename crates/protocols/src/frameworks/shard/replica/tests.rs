@@ -47,6 +47,7 @@ fn shot(txn: Version, reads: &[&str], writes: &[&str], participants: &[u16]) -> 
         reads: keys(reads),
         for_update: 0,
         writes: keys(writes).into_iter().map(write).collect(),
+        modifies: Vec::new(),
         participants: (!participants.is_empty()).then(|| Arc::from(participants)),
     }
 }

@@ -25,7 +25,7 @@ use super::super::stamp::Stamp;
 use super::super::{Mutation, OF_SETS, sound};
 use super::end::{Client, Endings};
 use super::leaders::Leaders;
-use super::versions::Versions;
+use super::versions::{OpenVersions, Versions};
 use crate::Mutated;
 use past::{Known, Past};
 use run::{End, Next, Run};
@@ -43,7 +43,7 @@ pub struct CallCoordinator<C> {
     set: Option<Arc<InUse>>,
     requests: BTreeMap<TxnId, Running>,
     /// The attempts under way, by their versions.
-    by_version: BTreeMap<Version, TxnId>,
+    by_version: OpenVersions,
     endings: Endings,
     /// How long a shot takes to each shard, as for other transactions (003 §5.3).
     delays_us: BTreeMap<u16, i64>,
@@ -103,7 +103,7 @@ impl<C: Control> CallCoordinator<C> {
             mutation,
             set: None,
             requests: BTreeMap::new(),
-            by_version: BTreeMap::new(),
+            by_version: OpenVersions::default(),
             endings: Endings::default(),
             delays_us: BTreeMap::new(),
             versions: Versions::new(settings.clock_bound_ms),
@@ -216,8 +216,7 @@ impl<C: Control> CallCoordinator<C> {
         let now_us = cx.clock().midpoint_us();
         let then_us = now_us.saturating_add_signed(delay_us.unwrap_or(0));
         let first_us = self.versions.first_us(then_us, |shard| run.concerns(shard));
-        let open =
-            |lane: u64| self.by_version.keys().any(|open| open.timestamp_us % Stamp::LANES == lane);
+        let open = |lane| self.by_version.has_lane(lane);
         let timestamp_us = self.versions.free_lane_from(first_us, now_us, open);
         self.versions.give(timestamp_us);
         if !core::mem::replace(&mut self.beats, true) {
@@ -248,7 +247,7 @@ impl<C: Control> CallCoordinator<C> {
 
     fn on_ran(&mut self, from: NodeId, executed: &Executed, ran: Ran, cx: &mut Cx<'_, C>) {
         let shard = from.partition();
-        let Some(&txn) = self.by_version.get(&executed.txn) else { return };
+        let Some(txn) = self.by_version.get(&executed.txn) else { return };
         let Some(run) = self.run_mut(txn) else { return };
         let Some((next, sent_us)) = run.on_ran(shard, executed, ran) else { return };
         let is_refused = run.is_refused();
@@ -325,7 +324,7 @@ impl<C: Control> CallCoordinator<C> {
     fn on_refused(&mut self, shard: u16, version: Version, reason: Refusal, cx: &mut Cx<'_, C>) {
         let shards = self.leaders.group.partitions();
         self.learn(version, cx, |past, _| past.on_refused(shard, shards, &reason));
-        let Some(&txn) = self.by_version.get(&version) else { return };
+        let Some(txn) = self.by_version.get(&version) else { return };
         let Some(run) = self.run_mut(txn).filter(|run| run.concerns(shard)) else { return };
         let is_preparing = run.is_preparing();
         match reason {
@@ -373,7 +372,7 @@ impl<C: Control> CallCoordinator<C> {
         let (shard, shards) = (from.partition(), self.leaders.group.partitions());
         self.endings.on_ended(from, &[version]);
         self.learn(version, cx, |past, _| past.on_decided(shard, shards, decision));
-        let Some(&txn) = self.by_version.get(&version) else { return };
+        let Some(txn) = self.by_version.get(&version) else { return };
         let Some(run) = self.run_mut(txn).filter(|run| run.concerns(shard)) else { return };
         match decision {
             // This one has sent no last shots, so no shard can have a part of it.
@@ -532,7 +531,7 @@ impl<C: Control> CallCoordinator<C> {
             Reply::Ran { executed, ran } => self.on_ran(from, &executed, ran, cx),
             Reply::Refused { txn, reason } => self.on_refused(shard, txn, reason, cx),
             Reply::Moved { txn } => {
-                let Some(&txn) = self.by_version.get(&txn) else { return };
+                let Some(txn) = self.by_version.get(&txn) else { return };
                 let next = self.run_mut(txn).map_or(Next::Wait, |run| run.on_moved(shard));
                 self.go_on(txn, next, cx);
             }
@@ -614,7 +613,7 @@ impl<C: Control> CallCoordinator<C> {
         }
         let alive = by_shard.into_iter().map(|(shard, txns)| (shard, Request::Alive(txns)));
         self.send_all(alive.collect(), 0, cx);
-        self.beats = !self.by_version.is_empty();
+        self.beats = self.by_version.len() > 0;
         if self.beats {
             cx.set_timer(CallTimer::Beat, every);
         }

@@ -188,6 +188,7 @@ impl Run {
                 reads: Vec::new(),
                 for_update: 0,
                 writes: Vec::new(),
+                modifies: Vec::new(),
                 participants: participants.clone(),
             };
             let run = message::Run {

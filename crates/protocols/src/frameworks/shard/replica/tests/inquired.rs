@@ -34,7 +34,7 @@ fn write(net: &mut Net, client: u64, txn: u64) {
     let write = |shard| Write { key: key(shard), value: Some(Value::from("new")) };
     net.operate(client, txn, Operation::Begin { only_reads: false, age: None });
     let writes = vec![write(0), write(1)];
-    net.operate(client, txn, Operation::Commit { reads: Vec::new(), writes });
+    net.operate(client, txn, Operation::Commit { reads: Vec::new(), writes, modifies: Vec::new() });
 }
 
 /// What client `number` has told its session about an operation.
@@ -190,7 +190,7 @@ fn a_clients_own_inquiry_does_not_abort_its_transaction() {
     let (mut net, group) = shards(2);
     net.operate(0, 1, Operation::Begin { only_reads: false, age: None });
     let writes = vec![write_in(&group, 1)];
-    net.operate(0, 1, Operation::Commit { reads: Vec::new(), writes });
+    net.operate(0, 1, Operation::Commit { reads: Vec::new(), writes, modifies: Vec::new() });
     let txn = version(&net, 0, 1);
     // Its only part is chosen. What the client is told of that is late.
     go_on_without_clients(&mut net);
@@ -216,7 +216,7 @@ fn an_inquiry_after_an_unknown_outcome_does_not_end_one_half_differently_from_th
     let (mut net, group) = shards(3);
     net.operate(0, 1, Operation::Begin { only_reads: false, age: None });
     let writes = vec![write_in(&group, 0), write_in(&group, 1)];
-    net.operate(0, 1, Operation::Commit { reads: Vec::new(), writes });
+    net.operate(0, 1, Operation::Commit { reads: Vec::new(), writes, modifies: Vec::new() });
     let txn = version(&net, 0, 1);
     // Both parts are chosen. The client hears nothing of that, and its session's deadline passes: the session reports that
     // the outcome is unknown.
@@ -256,7 +256,7 @@ fn a_shard_without_a_part_does_not_report_an_end() {
     let write = |net: &mut Net, txn: u64| {
         net.operate(0, txn, Operation::Begin { only_reads: false, age: None });
         let writes = vec![write_in(&group, 1)];
-        net.operate(0, txn, Operation::Commit { reads: Vec::new(), writes });
+        net.operate(0, txn, Operation::Commit { reads: Vec::new(), writes, modifies: Vec::new() });
         net.pass(Duration::from_secs(3));
         told(net, 0, txn).contains(&Output::Outcome(Outcome::Committed))
     };

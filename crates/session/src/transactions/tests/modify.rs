@@ -1,0 +1,261 @@
+//! Modifications: what is asked of the coordinator, and what their results are.
+
+use serried_model::{Modification, Modified, WrongType};
+
+use super::*;
+use crate::Batch;
+
+/// Its servers execute no modifications.
+fn without() -> (Arc<Script>, TransactionKeyspace) {
+    Script::offering(Offers { one_shots: true, past: false, modifies: false })
+}
+
+fn value(text: &str) -> Option<Value> {
+    Some(Value::from(text))
+}
+
+#[test]
+fn what_nobody_looks_at_is_not_read() {
+    let (script, keyspace) = Script::new();
+    let mut transaction = Box::pin(keyspace.transact_recorded(|tx| async move {
+        drop(tx.modify("a", Modification::add(1)));
+        drop(tx.modify("a", Modification::add(2)));
+        drop(tx.modify("b", Modification::Append(Value::from("x"))));
+        tx.put("c", "1");
+        Ok(())
+    }));
+    assert!(poll(&mut transaction).is_pending());
+    assert_eq!(script.asked(), ["commit [] [(\"c\", Some(\"1\"))] a x2 b x1"]);
+    script.tell(0, Output::Began(version(9)));
+    script.tell(0, Output::Outcome(Outcome::Committed));
+    let Poll::Ready(Ok((_, footprint))) = poll(&mut transaction) else { panic!() };
+    let [a, b] = &footprint.modifies[..] else { panic!("{:?}", footprint.modifies) };
+    // The limit on values is 8 bytes.
+    assert_eq!(a.modifications, [1, 2].map(|delta| Modification::add(delta).within(8)));
+    assert_eq!(b.modifications, [Modification::Append(Value::from("x")).within(8)]);
+}
+
+#[test]
+fn a_result_that_is_awaited_is_that_of_a_read_for_update_and_a_write() {
+    let (script, keyspace) = Script::new();
+    let mut transaction = Box::pin(keyspace.transact(|tx| async move {
+        let first = tx.modify("a", Modification::add(1));
+        let second = tx.modify("a", Modification::Add { delta: 5, least: 0, most: 9 });
+        drop(tx.modify("a", Modification::add(2)));
+        let second = second.await?;
+        Ok((first.await?, second, text(tx.get("a").await?)))
+    }));
+    assert!(poll(&mut transaction).is_pending());
+    assert_eq!(script.asked(), ["get a for update"]);
+    script.tell(0, Output::Began(version(9)));
+    script.tell(0, Output::Value(read("a", 1, "6")));
+    assert!(poll(&mut transaction).is_pending());
+    assert_eq!(script.asked(), ["commit [\"a\"] [(\"a\", Some(\"9\"))]"]);
+    script.tell(0, Output::Outcome(Outcome::Committed));
+    let Poll::Ready(Ok(committed)) = poll(&mut transaction) else { panic!() };
+    let first = Modified { found: value("6"), value: value("7"), applied: true };
+    let second = Modified { found: value("7"), value: value("7"), applied: false };
+    assert_eq!(first.integer(), Some(7));
+    assert_eq!(committed.value, (first, second, "9".to_string()));
+}
+
+#[test]
+fn a_modification_of_a_known_value_is_a_write() {
+    let (script, keyspace) = Script::new();
+    let mut transaction = Box::pin(keyspace.transact(|tx| async move {
+        tx.get("read").await?;
+        let added = tx.modify("read", Modification::add(1)).await?;
+        tx.put("put", "1");
+        let appended = tx.modify("put", Modification::Append(Value::from("2"))).await?;
+        drop(tx.modify("over", Modification::add(1)));
+        tx.put("over", "7");
+        drop(tx.modify("same", Modification::Set(None)));
+        assert_eq!(tx.get("same").await?, None);
+        Ok([added.value, appended.value])
+    }));
+    assert!(poll(&mut transaction).is_pending());
+    script.tell(0, Output::Began(version(9)));
+    script.tell(0, Output::Value(read("read", 1, "4")));
+    assert!(poll(&mut transaction).is_pending());
+    script.asked();
+    script.tell(0, Output::Value(read("same", 1, "")));
+    assert!(poll(&mut transaction).is_pending());
+    let writes = "[(\"read\", Some(\"5\")), (\"put\", Some(\"12\")), (\"over\", Some(\"7\"))]";
+    assert_eq!(script.asked(), [format!("commit [\"read\", \"same\"] {writes}")]);
+    script.tell(0, Output::Outcome(Outcome::Committed));
+    let Poll::Ready(Ok(committed)) = poll(&mut transaction) else { panic!() };
+    assert_eq!(committed.value, [value("5"), value("12")]);
+}
+
+#[test]
+fn another_type_is_an_error_for_a_program_that_waits_for_the_result() {
+    let (script, keyspace) = Script::new();
+    let mut transaction = Box::pin(keyspace.transact(|tx| async move {
+        tx.put("b", "1");
+        Ok(tx.modify("a", Modification::add(1)).await?.applied)
+    }));
+    assert!(poll(&mut transaction).is_pending());
+    script.tell(0, Output::Began(version(9)));
+    script.tell(0, Output::Value(read("a", 1, "seven")));
+    assert!(poll(&mut transaction).is_pending());
+    assert_eq!(script.asked().last().unwrap(), "commit [\"a\"] []", "it did find that");
+    script.tell(0, Output::Outcome(Outcome::Committed));
+    let Poll::Ready(Err(error)) = poll(&mut transaction) else { panic!() };
+    assert!(
+        matches!(&error, TransactionError::WrongType { key, wrong: WrongType { .. } } if *key == Key::from("a"))
+    );
+    let message = "`a` was not modified: the value is text, and has to be an integer";
+    assert_eq!(error.to_string(), message);
+}
+
+#[test]
+fn without_servers_that_execute_it_the_session_does_and_no_program_runs_again() {
+    let (script, keyspace) = without();
+    let runs = AtomicU32::new(0);
+    let mut transaction = Box::pin(keyspace.transact_recorded(|tx| {
+        runs.fetch_add(1, Ordering::Relaxed);
+        async move {
+            drop(tx.modify("a", Modification::add(1)));
+            drop(tx.modify("b", Modification::add(1)));
+            tx.get("c").await
+        }
+    }));
+    assert!(poll(&mut transaction).is_pending());
+    assert_eq!(script.asked(), ["get a for update", "get b for update", "get c"], "at once");
+    script.tell(0, Output::Began(version(9)));
+    script.tell(0, Output::Value(read("c", 1, "")));
+    script.tell(0, Output::Value(read("b", 1, "text")));
+    assert!(poll(&mut transaction).is_pending());
+    assert_eq!(script.asked(), [""; 0], "the program has ended, and a value is missing");
+    script.tell(0, Output::Value(read("a", 1, "1")));
+    assert!(poll(&mut transaction).is_pending());
+    let commit = |a: &str| format!("commit [\"c\", \"a\", \"b\"] [(\"a\", Some(\"{a}\"))]");
+    assert_eq!(script.asked(), [commit("2")], "b is no number, and stays as it is");
+    script.tell(0, Output::Rewind(read("a", 2, "4")));
+    assert!(poll(&mut transaction).is_pending());
+    assert_eq!(script.asked(), [commit("5")]);
+    assert_eq!(runs.load(Ordering::Relaxed), 1);
+    // What the program has read is another matter.
+    script.tell(0, Output::Rewind(read("c", 2, "1")));
+    assert!(poll(&mut transaction).is_pending());
+    assert_eq!(script.asked(), [commit("5")]);
+    assert_eq!(runs.load(Ordering::Relaxed), 2);
+    script.tell(0, Output::Outcome(Outcome::Committed));
+    let Poll::Ready(Ok((committed, footprint))) = poll(&mut transaction) else { panic!() };
+    assert_eq!(committed.re_executions, 1);
+    assert_eq!(footprint.reads, [read("c", 2, "1")]);
+}
+
+#[test]
+fn a_value_that_a_run_no_longer_modifies_is_not_awaited() {
+    let (script, keyspace) = without();
+    let mut transaction = Box::pin(keyspace.transact(|tx| async move {
+        if tx.get("c").await?.is_none() {
+            drop(tx.modify("a", Modification::add(1)));
+        }
+        drop(tx.modify("b", Modification::add(1)));
+        tx.put("b", "7");
+        Ok(())
+    }));
+    assert!(poll(&mut transaction).is_pending());
+    script.tell(0, Output::Began(version(9)));
+    script.tell(0, Output::Value(read("c", 1, "")));
+    assert!(poll(&mut transaction).is_pending());
+    script.tell(0, Output::Rewind(read("c", 2, "1")));
+    assert!(poll(&mut transaction).is_pending());
+    assert_eq!(script.asked().last().unwrap(), "commit [\"c\"] [(\"b\", Some(\"7\"))]");
+}
+
+#[test]
+fn a_value_that_is_missing_at_the_deadline_is_named() {
+    let (script, keyspace) = without();
+    let mut transaction = Box::pin(keyspace.transact(|tx| async move {
+        drop(tx.modify("a", Modification::add(1)));
+        Ok(())
+    }));
+    assert!(poll(&mut transaction).is_pending());
+    script.tell(0, Output::Began(version(9)));
+    script.advance(keyspace.options().deadline);
+    let Poll::Ready(Err(error)) = poll(&mut transaction) else { panic!() };
+    assert!(error.to_string().ends_with("waiting for the value of `a`"), "{error}");
+}
+
+#[test]
+fn a_modification_is_subject_to_the_limits() {
+    let (script, keyspace) = Script::new();
+    let long = "x".repeat(9);
+    for modification in [
+        Modification::Append(Value::from(long.as_str())),
+        Modification::SetIfAbsent(Value::from(long.as_str())),
+    ] {
+        let mut transaction = Box::pin(keyspace.transact(|tx| {
+            let modification = modification.clone();
+            async move { tx.modify("a", modification).await }
+        }));
+        let Poll::Ready(Err(error)) = poll(&mut transaction) else { panic!() };
+        assert!(matches!(error, TransactionError::TooLarge(_)), "{error}");
+        let mut batch = Box::pin(keyspace.batch(Batch::new().modify("a", modification.clone())));
+        let Poll::Ready(Err(error)) = poll(&mut batch) else { panic!() };
+        assert!(matches!(error, TransactionError::TooLarge(_)), "{error}");
+    }
+    let mut empty = Box::pin(keyspace.batch(Batch::new().modify("", Modification::add(1))));
+    assert!(matches!(poll(&mut empty), Poll::Ready(Err(TransactionError::EmptyKey))));
+    assert!(!script.asked().iter().any(|asked| asked.starts_with("commit")));
+}
+
+#[test]
+fn who_may_only_read_does_not_modify() {
+    let (_script, keyspace) = Script::new();
+    let mut transaction = Box::pin(keyspace.transact_read_only_recorded(|tx| async move {
+        drop(tx.modify("a", Modification::add(1)));
+        Ok(())
+    }));
+    let Poll::Ready(Err(error)) = poll(&mut transaction) else { panic!() };
+    assert!(matches!(error, TransactionError::OnlyReads { key } if key == Key::from("a")));
+}
+
+#[test]
+fn steps_modify_and_continue_with_what_they_had_done() {
+    let (script, keyspace) = Script::new();
+    let mut transaction = Box::pin(keyspace.transact_in_steps(|step: &Step| {
+        step.modify("a", Modification::add(1));
+        step.get((), "c", |step, (), _| {
+            step.modify("a", Modification::add(1));
+            Next::Commit(())
+        })
+    }));
+    assert!(poll(&mut transaction).is_pending());
+    script.tell(0, Output::Began(version(9)));
+    script.tell(0, Output::Value(read("c", 1, "")));
+    assert!(poll(&mut transaction).is_pending());
+    assert_eq!(script.asked(), ["get c", "commit [\"c\"] [] a x2"]);
+    script.tell(0, Output::Rewind(read("c", 2, "1")));
+    assert!(poll(&mut transaction).is_pending());
+    assert_eq!(script.asked(), ["commit [\"c\"] [] a x2"]);
+}
+
+#[test]
+fn a_batch_goes_as_a_whole_if_the_servers_execute_modifications() {
+    let batch = || {
+        let modified = Batch::new().get("a").modify("a", Modification::add(1));
+        let written = modified.put("b", "1").modify("b", Modification::Append(Value::from("2")));
+        written.modify("c", Modification::add(1)).delete("c").get("c")
+    };
+    let (script, keyspace) = Script::new();
+    let mut whole = Box::pin(keyspace.batch(batch()));
+    assert!(poll(&mut whole).is_pending());
+    let asked = "one shot [\"a\", \"c\"] [(\"b\", Some(\"12\")), (\"c\", None)] a x1";
+    assert_eq!(script.asked(), [asked]);
+
+    let (script, keyspace) = without();
+    let mut transaction = Box::pin(keyspace.batch(batch()));
+    assert!(poll(&mut transaction).is_pending());
+    assert_eq!(script.asked(), ["get a for update", "get c for update"]);
+    script.tell(0, Output::Began(version(9)));
+    script.tell(0, Output::Value(read("a", 1, "1")));
+    script.tell(0, Output::Value(read("c", 1, "")));
+    assert!(poll(&mut transaction).is_pending());
+    let writes = "[(\"b\", Some(\"12\")), (\"c\", None), (\"a\", Some(\"2\"))]";
+    let mut asked = script.asked();
+    assert_eq!(asked.pop().unwrap(), format!("commit [\"a\", \"c\"] {writes}"));
+}
