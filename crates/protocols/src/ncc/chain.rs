@@ -191,13 +191,17 @@ impl Chain {
     }
 
     /// What came before the version that `txn` has written is another version now. Makes its value anew if that follows from
-    /// it, and those of the versions behind it. Returns their writers if their values have changed, and `None` if it is
+    /// it, and those of the versions behind it. `twice` is a deliberate mistake. Returns their writers if their values have changed, and `None` if it is
     /// not known what follows.
-    pub(super) fn make_anew(&mut self, txn: Version) -> Option<SmallVec<[Version; 2]>> {
+    pub(super) fn make_anew(
+        &mut self,
+        txn: Version,
+        twice: bool,
+    ) -> Option<SmallVec<[Version; 2]>> {
         let mut changed = SmallVec::new();
         let first = self.versions.iter().position(|link| link.writer == Some(txn));
         for place in first.unwrap_or(self.versions.len()).max(1)..self.versions.len() {
-            let before = self.versions[place - 1].value.as_ref();
+            let before = self.versions[if twice { place } else { place - 1 }].value.as_ref();
             let value = match &self.versions[place].origin {
                 Origin::Given => break,
                 Origin::Inherited => return None,

@@ -334,13 +334,20 @@ impl<const READ_ONLY: bool> Queues<READ_ONLY> {
         desk: &mut Desk<'_>,
     ) -> Option<SmallVec<[Version; 2]>> {
         let access = self.txns.get_mut(&txn).and_then(|own| own.access(key));
+        let (keeps, twice) = (
+            self.mutation.is(Mutation::KeepsOldModifications),
+            self.mutation.is(Mutation::ModifiesTwice),
+        );
         let mut changed = SmallVec::new();
         let read = match access.is_some_and(|access| access.written.is_some()) {
             // Its own version comes next, so it has read the one before that.
             true => {
                 let before = self.before_own(txn, key, desk);
                 let chain = self.chain(key, desk);
-                changed = chain.make_anew(txn)?;
+                changed = match keeps {
+                    true => SmallVec::new(),
+                    false => chain.make_anew(txn, twice)?,
+                };
                 chain.of(before).map(|link| {
                     link.readers.push(txn);
                     Read { stamp: link.stamp, until: link.read_at }

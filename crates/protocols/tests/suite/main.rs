@@ -114,6 +114,21 @@ fn tpcc_stays_serializable_and_consistent_whatever_goes_wrong() {
     every_protocol("tpcc", Faults::All, 40);
 }
 
+#[test]
+fn modifications_are_serializable_and_made_once_under_network_faults_pauses_and_skew() {
+    every_protocol("appends", Faults::Network, 100);
+}
+
+#[test]
+fn modifications_are_serializable_and_made_once_whatever_goes_wrong() {
+    every_protocol("appends", Faults::All, 60);
+}
+
+#[test]
+fn modifications_are_serializable_and_made_once_while_now_these_and_now_those_are_cut_off() {
+    every_protocol("appends", Faults::Minorities, 40);
+}
+
 /// One replica is down for good, from the start.
 struct OneDown;
 

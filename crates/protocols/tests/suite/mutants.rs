@@ -166,6 +166,12 @@ broken_shards!(
     Queues<false>,
     Mutated::by(shard::Mutation::NoResponseTimingControl)
 );
+broken_shards!(
+    KeepsOldModifications,
+    Queues<false>,
+    Mutated::by(shard::Mutation::KeepsOldModifications)
+);
+broken_shards!(ModifiesTwice, Queues<false>, Mutated::by(shard::Mutation::ModifiesTwice));
 broken_shards!(MovesUnchecked, Queues<false>, Mutated::by(shard::Mutation::MovesUnchecked));
 
 broken_rule!(ReadsUnvalidated, Locks, |txn, access, row, others| {
@@ -259,6 +265,14 @@ fn an_ncc_of_which_something_is_missing_is_caught() {
         (
             "smart retries look at no later version",
             ncc_caught::<MovesUnchecked>("blind", Faults::All),
+        ),
+        (
+            "modifications stay as they are when what they follow from is aborted",
+            ncc_caught::<KeepsOldModifications>("appends", Faults::Network),
+        ),
+        (
+            "modifications that are made anew are made twice",
+            ncc_caught::<ModifiesTwice>("appends", Faults::Network),
         ),
     ];
     all_caught(&found);

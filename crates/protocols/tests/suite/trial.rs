@@ -230,6 +230,7 @@ impl Trial {
         match self.workload {
             "chase" => Arc::new(Chase::default()),
             "blind" => Arc::new(Blind::new(self.choices.blind_keys)),
+            "appends" => named("list-append", &Parameters { modify: true, ..parameters }).unwrap(),
             name => named(name, &parameters).unwrap(),
         }
     }

@@ -199,6 +199,10 @@ pub enum Mutation {
     WoundsPrepared,
     /// If what a program has read is aborted, the read is made again, and the program is not run again.
     KeepsOldWrites,
+    /// A modification keeps its value if what it follows from is aborted.
+    KeepsOldModifications,
+    /// A modification that is made anew is made of its own value.
+    ModifiesTwice,
     /// A call is reported as refused before what it has read is validated.
     RefusalsUnvalidated,
     /// A new leader keeps entries although earlier ones of their leader are lost.
