@@ -174,6 +174,15 @@ impl Cluster {
         matches!(self, Cluster::Processes { .. }) && begun.elapsed() < START_TIMEOUT
     }
 
+    /// Its address, for a process that connects to it.
+    pub(crate) fn url(&self) -> String {
+        match self {
+            Cluster::Threads { cluster, .. } => cluster.url(),
+            Cluster::Processes { addresses, .. } => format!("serried://{}", addresses.join(",")),
+            Cluster::Existing { address, .. } => address.clone(),
+        }
+    }
+
     /// The name of the keyspace to use.
     pub(crate) fn keyspace(&self) -> &str {
         match self {

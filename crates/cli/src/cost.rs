@@ -6,6 +6,7 @@ use std::time::Duration;
 use serried::{Database, Statistics};
 use serried_node::process_cpu_time;
 
+use crate::bench::ClientsSpent;
 use crate::table::Costs;
 
 /// The name of the threads of nodes that run in this process.
@@ -45,6 +46,16 @@ impl Spent {
         }
         spent.servers = processes;
         spent
+    }
+
+    /// The same, if these clients have done all since `earlier` that clients did.
+    pub(crate) fn with_clients(self, earlier: &Spent, clients: ClientsSpent) -> Spent {
+        Spent {
+            client_cpu: earlier.client_cpu + clients.cpu,
+            messages: self.messages + clients.messages,
+            flushes: self.flushes + clients.flushes,
+            ..self
+        }
     }
 
     fn count(&mut self, statistics: &Statistics) {

@@ -70,6 +70,8 @@ impl Demo {
                 json: self.json,
             },
             processes: false,
+            client_processes: None,
+            share: None,
             replicas: 3,
             sites: 1,
             partitions: 1,

@@ -77,11 +77,11 @@ pub use serried_procedures::{
     Datum, Field, InvalidInputs, Mismatch, ProcedureSet, Procedures, Refused, Results, Type,
 };
 pub use serried_session::{
-    Abort, Backoff, BadToken, CallError, CallOptions, CallOutcome, Committed, Ending, Footprint,
-    Get, GetMany, Modified, Next, ProcedureKeyspace, ReadOnly, RegisterError, RegisterKeyspace,
-    RegisterOptions, RegisteredSet, Session, SessionToken, Snapshot, SnapshotError,
-    SnapshotKeyspace, SnapshotOptions, Step, TransactOptions, Transaction, TransactionError,
-    TransactionKeyspace, WriteOutcome,
+    Abort, Backoff, BadToken, Batch, CallError, CallOptions, CallOutcome, Committed, Ending,
+    Footprint, Get, GetMany, Modified, Modifying, Next, ProcedureKeyspace, ReadOnly, RegisterError,
+    RegisterKeyspace, RegisterOptions, RegisteredSet, Session, SessionToken, Snapshot,
+    SnapshotError, SnapshotKeyspace, SnapshotOptions, Step, TransactOptions, Transaction,
+    TransactionError, TransactionKeyspace, WriteOutcome,
 };
 pub use serried_wire::{
     AtSite, Behind, KeyspaceInfo, NodeStatistics, NodeStatus, NotServed, NotVoting, Statistics,

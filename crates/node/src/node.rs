@@ -272,7 +272,9 @@ fn run(
 
 /// A runtime for a core's thread, and the listener in it.
 fn prepare(listener: Option<TcpListener>) -> io::Result<(Runtime, Option<AsyncListener>)> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    // Those that flush. What they cost is the node's.
+    let runtime = runtime.enable_all().thread_name("serried-node-flusher").build()?;
     let listener = {
         let _entered = runtime.enter();
         listener.map(AsyncListener::from_std).transpose()?

@@ -35,7 +35,8 @@ pub use counter::Counter;
 pub use inspection::{Inspection, InspectionError, inspect};
 pub use list_append::ListAppend;
 pub use measurement::{
-    Arrival, ArrivalReport, Failure, KindReport, Measurement, Part, Report, Window, Witness,
+    Arrival, ArrivalReport, Failure, KindReport, Measurement, Part, Report, Results, Window,
+    Witness,
 };
 pub use one_shot::{F1, OneShotCalls, Tao, YcsbTransactions};
 pub use open_loop::OpenLoop;

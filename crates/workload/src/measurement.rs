@@ -1,11 +1,12 @@
 //! Measuring a run.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serried_actor::Timestamp;
 use serried_model::{ReadValue, Version};
 use serried_session::{Committed, Footprint, TransactionError};
@@ -94,7 +95,7 @@ struct Counts {
     unknown: u64,
     last_error: Option<String>,
     latency_us: Histogram<u64>,
-    kinds: BTreeMap<&'static str, KindCounts>,
+    kinds: BTreeMap<Cow<'static, str>, KindCounts>,
     all_committed: u64,
     latest: Version,
     windows: Windows,
@@ -104,7 +105,7 @@ struct Counts {
 }
 
 /// The outcomes of the transactions that arrived within the window.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 struct ArrivalCounts {
     done: u64,
     failed: u64,
@@ -146,6 +147,45 @@ fn values(histogram: &Histogram<u64>, quantiles: &[f64]) -> Option<Vec<u64>> {
 
 fn latencies() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LONGEST_US, 3).expect("the bounds are good")
+}
+
+/// What a process has measured, for another one.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Results {
+    committed: u64,
+    attempts: u64,
+    re_executions: u64,
+    re_executed: u64,
+    reads_sent_by_re_executions: u64,
+    rolled_back: u64,
+    failed: u64,
+    unknown: u64,
+    last_error: Option<String>,
+    /// How often each latency was measured.
+    latencies_us: Vec<(u64, u64)>,
+    kinds: BTreeMap<String, KindResults>,
+    all_committed: u64,
+    latest: Version,
+    arrivals: ArrivalCounts,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+struct KindResults {
+    committed: u64,
+    rolled_back: u64,
+    failed: u64,
+    latencies_us: Vec<(u64, u64)>,
+}
+
+fn recorded(histogram: &Histogram<u64>) -> Vec<(u64, u64)> {
+    let recorded = histogram.iter_recorded();
+    recorded.map(|step| (step.value_iterated_to(), step.count_at_value())).collect()
+}
+
+fn record(histogram: &mut Histogram<u64>, latencies_us: &[(u64, u64)]) {
+    for (latency_us, count) in latencies_us {
+        histogram.saturating_record_n(*latency_us, *count);
+    }
 }
 
 /// The serialization windows of committed transactions (000 §2.1): from the write that a transaction has read to its
@@ -259,7 +299,7 @@ impl Measurement {
         if !measured {
             return;
         }
-        let of_kind = counts.kinds.entry(kind).or_default();
+        let of_kind = counts.kinds.entry(kind.into()).or_default();
         match result {
             Ok((committed, footprint)) => {
                 counts.committed += 1;
@@ -321,7 +361,7 @@ impl Measurement {
             return;
         }
         for part in parts {
-            let of_kind = counts.kinds.entry(part.kind).or_default();
+            let of_kind = counts.kinds.entry(part.kind.into()).or_default();
             match &part.result {
                 Ok(()) => of_kind.committed(microseconds(begun, part.ended)),
                 Err(error) if error.is_planned() => of_kind.rolled_back += 1,
@@ -385,14 +425,75 @@ impl Measurement {
         self.lock().latest
     }
 
+    /// The results so far, to be added to those of another process ([`Measurement::add`]).
+    pub fn results(&self) -> Results {
+        let counts = &*self.lock();
+        let of_kind = |(kind, counts): (&Cow<'static, str>, &KindCounts)| {
+            let KindCounts { committed, rolled_back, failed, latency_us } = counts;
+            let latencies_us = recorded(latency_us);
+            let results = KindResults {
+                committed: *committed,
+                rolled_back: *rolled_back,
+                failed: *failed,
+                latencies_us,
+            };
+            (kind.to_string(), results)
+        };
+        Results {
+            committed: counts.committed,
+            attempts: counts.attempts,
+            re_executions: counts.re_executions,
+            re_executed: counts.re_executed,
+            reads_sent_by_re_executions: counts.reads_sent_by_re_executions,
+            rolled_back: counts.rolled_back,
+            failed: counts.failed,
+            unknown: counts.unknown,
+            last_error: counts.last_error.clone(),
+            latencies_us: recorded(&counts.latency_us),
+            kinds: counts.kinds.iter().map(of_kind).collect(),
+            all_committed: counts.all_committed,
+            latest: counts.latest,
+            arrivals: counts.arrivals,
+        }
+    }
+
+    /// Adds the results of another process, which has measured for the same time. Serialization windows and the means of
+    /// further numbers are not among them.
+    pub fn add(&self, results: Results) {
+        let counts = &mut *self.lock();
+        counts.committed += results.committed;
+        counts.attempts += results.attempts;
+        counts.re_executions += results.re_executions;
+        counts.re_executed += results.re_executed;
+        counts.reads_sent_by_re_executions += results.reads_sent_by_re_executions;
+        counts.rolled_back += results.rolled_back;
+        counts.failed += results.failed;
+        counts.unknown += results.unknown;
+        counts.last_error = results.last_error.or(counts.last_error.take());
+        record(&mut counts.latency_us, &results.latencies_us);
+        for (kind, results) in results.kinds {
+            let of_kind = counts.kinds.entry(kind.into()).or_default();
+            of_kind.committed += results.committed;
+            of_kind.rolled_back += results.rolled_back;
+            of_kind.failed += results.failed;
+            record(&mut of_kind.latency_us, &results.latencies_us);
+        }
+        counts.all_committed += results.all_committed;
+        counts.latest = counts.latest.max(results.latest);
+        counts.arrivals.done += results.arrivals.done;
+        counts.arrivals.failed += results.arrivals.failed;
+        counts.arrivals.dropped += results.arrivals.dropped;
+        counts.arrivals.late_ns += results.arrivals.late_ns;
+    }
+
     /// The report of the results.
     pub fn report(&self) -> Report {
         let counts = &*self.lock();
         let seconds = counts.window.until.since(counts.window.from).as_secs_f64();
         let per = |count: u64, of: u64| if of == 0 { 0.0 } else { count as f64 / of as f64 };
         let quantile = |q| counts.latency_us.value_at_quantile(q);
-        let of_kind = |(kind, counts): (&&'static str, &KindCounts)| KindReport {
-            kind,
+        let of_kind = |(kind, counts): (&Cow<'static, str>, &KindCounts)| KindReport {
+            kind: kind.clone(),
             committed: counts.committed,
             rolled_back: counts.rolled_back,
             failed: counts.failed,
@@ -478,7 +579,7 @@ pub struct ArrivalReport {
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct KindReport {
     /// The kind, as its workload calls it.
-    pub kind: &'static str,
+    pub kind: Cow<'static, str>,
     /// Transactions committed.
     pub committed: u64,
     /// Transactions that gave up as their workload planned.
@@ -592,9 +693,9 @@ mod tests {
         assert_eq!((report.committed, report.rolled_back, report.failed), (2, 1, 1));
         assert!(report.last_error.is_some_and(|error| error.contains("unplanned")));
         let of_kind =
-            |kind: &KindReport| (kind.kind, kind.committed, kind.rolled_back, kind.failed);
+            |kind: &KindReport| (kind.kind.clone(), kind.committed, kind.rolled_back, kind.failed);
         let kinds: Vec<_> = report.kinds.iter().map(of_kind).collect();
-        assert_eq!(kinds, [("order", 1, 1, 0), ("payment", 1, 0, 1)]);
+        assert_eq!(kinds, [("order".into(), 1, 1, 0), ("payment".into(), 1, 0, 1)]);
         assert_eq!(report.kinds[0].goodput_per_s, 0.5);
     }
 
@@ -613,9 +714,9 @@ mod tests {
         assert_eq!((report.committed, report.failed, report.unknown), (1, 1, 0));
         // Latencies are kept to three digits.
         assert!((9000..9010).contains(&report.latency_us_p50) && report.commit_rate == 0.5);
-        let of_kind = |kind: &KindReport| (kind.kind, kind.committed, kind.failed);
+        let of_kind = |kind: &KindReport| (kind.kind.clone(), kind.committed, kind.failed);
         let kinds: Vec<_> = report.kinds.iter().map(of_kind).collect();
-        assert_eq!(kinds, [("read", 3, 1), ("write", 1, 0)]);
+        assert_eq!(kinds, [("read".into(), 3, 1), ("write".into(), 1, 0)]);
         let reads = measurement.quantiles_us("read", &[0.0, 1.0]).unwrap();
         assert!((1000..1002).contains(&reads[0]) && (4000..4005).contains(&reads[1]));
         assert_eq!(measurement.quantiles_us("rmw", &[0.5]), None);
@@ -648,6 +749,29 @@ mod tests {
         let ArrivalReport { offered, done, failed, dropped, .. } = arrivals;
         assert_eq!((offered, done, failed, dropped), (4, 2, 1, 1));
         assert_eq!((arrivals.offered_per_s, arrivals.late_us_mean), (2.0, 300.0));
+    }
+
+    #[test]
+    fn the_results_of_two_processes_are_those_of_one_that_did_both() {
+        let failed = Failed { is_unknown: true };
+        let at = |ms: u64| Timestamp(ms * 1_000_000);
+        let part = |kind, ms, result| Part { kind, ended: at(ms), result };
+        let requests = [
+            vec![part("read", 3, Ok(())), part("write", 5, Ok(()))],
+            vec![part("read", 7, Err(failed))],
+            vec![part("rmw", 700, Ok(()))],
+        ];
+        let [both, one, other] = [window(); 3].map(Measurement::new);
+        for (i, request) in requests.iter().enumerate() {
+            both.enter_request(at(1), request);
+            [&one, &other][i % 2].enter_request(at(1), request);
+        }
+        for measurement in [&both, &other] {
+            measurement.enter_arrival(at(1), Duration::from_micros(300), Arrival::Done);
+        }
+        one.add(other.results());
+        assert_eq!(one.report(), both.report());
+        assert_eq!(one.committed_so_far(), 2);
     }
 
     #[test]

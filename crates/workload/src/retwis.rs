@@ -24,6 +24,7 @@ pub struct Retwis {
     value_bytes: usize,
     dependent: bool,
     modify: bool,
+    sequential: bool,
     popularity: Zipf<f64>,
 }
 
@@ -41,6 +42,7 @@ impl Retwis {
             value_bytes: parameters.value_bytes.unwrap_or(8),
             dependent: parameters.dependent,
             modify: parameters.modify && parameters.dependent,
+            sequential: parameters.sequential,
             popularity: popularity.expect("a positive number of keys and an exponent from 0 on"),
         }
     }
@@ -81,7 +83,8 @@ impl Retwis {
         }
         // What is written was read to be incremented.
         if plan.len() == reads.len() {
-            transaction.get_many(reads.into_iter().map(key)).await?;
+            let reads = transaction.get_many(reads.into_iter().map(key));
+            reads.one_by_one(self.sequential).await?;
         }
         Ok(Vec::new())
     }
@@ -152,7 +155,7 @@ impl Workload for Retwis {
                 MicroOperation::Read { key, .. } => Some(*key),
                 _ => None,
             });
-            let reads = transaction.get_many(keys.map(key));
+            let reads = transaction.get_many(keys.map(key)).one_by_one(self.sequential);
             // The first keys are written, too.
             let writes = plan.iter().filter(|operation| !operation.is_read()).count();
             let values = reads.for_update(..writes).await?;

@@ -1,6 +1,7 @@
 //! `serried shell`: statements by hand.
 
 pub(crate) mod braces;
+mod modification;
 mod printer;
 mod words;
 
@@ -16,6 +17,7 @@ use crate::misuse::{LEAST_DEADLINE, MOST_SECONDS, number};
 use crate::wing::{Wing, with_wing};
 use crate::{Ended, output};
 
+pub(crate) use modification::modification;
 pub(crate) use printer::Printer;
 pub(crate) use words::{Quoted, Word, statements};
 
@@ -27,8 +29,8 @@ Quote a key or a value with spaces, semicolons, quotes or backslashes, as in a U
 
 /// Talk to a running cluster: get, put, delete, and transactions of several statements.
 ///
-/// The statements depend on the keyspace, which has transactions, registers, stored procedures or snapshots. Registers
-/// can also be added to, appended to, compared and swapped. Procedures are called. Snapshots have sessions. `help`
+/// The statements depend on the keyspace, which has transactions, registers, stored procedures or snapshots. In transactions
+/// and registers, values can also be added to, appended to, compared and swapped. Procedures are called. Snapshots have sessions. `help`
 /// lists the statements. A key that is read in a transaction (after `begin`) may change before the transaction commits.
 /// The shell then shows the new value and ends the transaction without any effect, because what you have typed since
 /// may depend on the old value. Begin it again.
@@ -46,6 +48,7 @@ Examples:
   serried shell serried://127.0.0.1:7400,127.0.0.1:7401,127.0.0.1:7402
   serried shell serried://127.0.0.1:7400 -e 'put alice 10; get alice'
   serried shell serried://127.0.0.1:7400 -e 'put \"carol d\" \"a; b\"; get \"carol d\"'
+  serried shell serried://127.0.0.1:7400 -e 'begin; add visits 1; append log hello; commit'
   serried shell serried://127.0.0.1:7400 --keyspace flags -e 'add visits 1; cas leader - node-2'
   serried shell serried://127.0.0.1:7400 --keyspace shop -e 'procedures; call transfer from=1 to=2 amount=30'
   echo 'get alice' | serried shell serried://127.0.0.1:7400 --json")]

@@ -1,6 +1,6 @@
 //! How the shell prints results.
 
-use serried::{Key, Value};
+use serried::{Key, Modified, Value};
 
 use super::words::Quoted;
 
@@ -31,6 +31,22 @@ impl Printer {
         match value {
             Some(value) => println!("{key} = {}", Quoted(value.as_bytes())),
             None => println!("{key} is absent"),
+        }
+    }
+
+    /// Prints what came of a read-modify-write.
+    pub(crate) fn show_modified(&self, name: &str, key: &Key, modified: &Modified) {
+        let Modified { found, value, applied } = modified;
+        match (name, applied) {
+            (_, false) => {
+                self.report("unchanged", "its condition does not hold; what is there follows");
+                self.show(key, found);
+            }
+            ("get-and-set" | "get-and-delete", true) => {
+                self.report("changed", "and there was:");
+                self.show(key, found);
+            }
+            (_, true) => self.show(key, value),
         }
     }
 

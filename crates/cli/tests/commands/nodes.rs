@@ -47,6 +47,16 @@ fn the_shell_reads_writes_and_runs_transactions_against_a_cluster() {
     assert!(out(&output).contains("alice = 1\nbob = 2\n"), "{}", out(&output));
     assert!(out(&output).ends_with("alice = 1\n"), "{}", out(&output));
 
+    // A modification shows its result, unless it is part of a transaction.
+    let output = serried(&["shell", &url, "-e", "add n 5; add n 5 0 9; maximum n 7; cas n 7 -"]);
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    let unchanged = "unchanged its condition does not hold; what is there follows\nn = 5\n";
+    assert_eq!(out(&output), format!("n = 5\n{unchanged}n = 7\nn is absent\n"));
+    let script = "begin\nadd n 1\nadd n 1\nappend bob x\ncommit\nget n bob\nadd bob 1\n";
+    let output = with_input(&["shell", &url], script);
+    assert!(out(&output).ends_with("n = 2\nbob = 2x\n"), "{}", out(&output));
+    assert!(err(&output).contains("`bob` was not modified"), "{}", err(&output));
+
     let output = with_input(&["shell", &url], "frobnicate\nbegin\nput carol 1\n");
     assert_eq!(code(&output), 1);
     assert!(err(&output).contains("`frobnicate`"), "{}", err(&output));

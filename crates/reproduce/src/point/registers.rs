@@ -182,8 +182,8 @@ pub(super) fn kinds(measurement: &Measurement, report: &Report) -> Vec<KindMeasu
         measurement.request_quantiles_us(&quantiles),
     )];
     kinds.extend(report.kinds.iter().filter(|of_kind| of_kind.committed > 0).map(|of_kind| {
-        let us = measurement.quantiles_us(of_kind.kind, &quantiles);
-        kind(of_kind.kind, of_kind.committed, of_kind.latency_us_mean, us)
+        let us = measurement.quantiles_us(&of_kind.kind, &quantiles);
+        kind(&of_kind.kind, of_kind.committed, of_kind.latency_us_mean, us)
     }));
     kinds
 }

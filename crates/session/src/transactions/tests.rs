@@ -144,6 +144,26 @@ fn reads_for_update_are_requested_as_such_unless_the_transaction_has_read_the_ke
 }
 
 #[test]
+fn several_reads_are_requested_together_or_one_by_one() {
+    for one_by_one in [false, true] {
+        let (script, keyspace) = Script::new();
+        let mut transaction = Box::pin(keyspace.transact(|tx| async move {
+            tx.get_many(["a", "b"]).one_by_one(one_by_one).for_update(1..).await
+        }));
+        assert!(poll(&mut transaction).is_pending());
+        script.tell(0, Output::Began(version(9)));
+        let all = ["get a", "get b for update"];
+        assert_eq!(script.asked(), all[..if one_by_one { 1 } else { 2 }]);
+        script.tell(0, Output::Value(read("a", 1, "1")));
+        assert!(poll(&mut transaction).is_pending());
+        assert_eq!(script.asked(), all[if one_by_one { 1 } else { 2 }..]);
+        script.tell(0, Output::Value(read("b", 1, "2")));
+        assert!(poll(&mut transaction).is_pending());
+        assert_eq!(script.asked(), ["commit [\"a\", \"b\"] []"]);
+    }
+}
+
+#[test]
 fn a_read_becomes_one_for_update_as_long_as_it_is_not_requested() {
     let (script, keyspace) = Script::new();
     let mut transaction = Box::pin(keyspace.transact(|tx| async move {

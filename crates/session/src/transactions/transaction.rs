@@ -54,6 +54,7 @@ impl Transaction {
             values: Vec::with_capacity(keys.len()),
             keys,
             for_update: Vec::new(),
+            one_by_one: false,
             asked: false,
         }
     }
@@ -122,6 +123,8 @@ pub struct GetMany {
     keys: Vec<Key>,
     /// Which keys are read for update; none of those that it has no place for.
     for_update: Vec<bool>,
+    /// Whether a key is requested only when the one before it is known.
+    one_by_one: bool,
     /// The values of the first keys, up to the first one that is missing.
     values: Vec<Option<Value>>,
     /// Whether all keys have been asked for.
@@ -137,13 +140,19 @@ impl GetMany {
         }
         self
     }
+
+    /// Reads the keys one after the other, if `one_by_one` is true. That takes longer. It is there for comparisons with
+    /// systems that can't read several keys at once.
+    pub fn one_by_one(self, one_by_one: bool) -> GetMany {
+        GetMany { one_by_one, ..self }
+    }
 }
 
 impl Future for GetMany {
     type Output = Result<Vec<Option<Value>>, Abort>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let GetMany { transaction, keys, for_update, values, asked } = self.get_mut();
+        let GetMany { transaction, keys, for_update, one_by_one, values, asked } = self.get_mut();
         let Transaction { attempt, run } = transaction;
         // All keys are requested together. After that only the first missing value wakes the task. Values before it are
         // not polled again, and values after it not yet.
@@ -155,7 +164,7 @@ impl Future for GetMany {
                 Poll::Ready(Ok(value)) if is_next => values.push(value),
                 Poll::Ready(Ok(_)) => {}
                 Poll::Ready(Err(abort)) => return Poll::Ready(Err(abort)),
-                Poll::Pending if *asked => return Poll::Pending,
+                Poll::Pending if *asked || *one_by_one => return Poll::Pending,
                 Poll::Pending => {}
             }
         }

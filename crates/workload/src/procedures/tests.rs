@@ -91,7 +91,7 @@ fn verdict(history: &CallHistory) -> CallVerdict {
 fn lists_grow_and_their_history_is_strictly_serializable() {
     for merged in [false, true] {
         let (report, history, _) = run::<Rehearsal>(lists(merged));
-        let mut kinds: Vec<&str> = report.kinds.iter().map(|kind| kind.kind).collect();
+        let mut kinds: Vec<&str> = report.kinds.iter().map(|kind| &*kind.kind).collect();
         kinds.retain(|kind| *kind != "link");
         assert_eq!(kinds, ["append", "chain", "follow", "guard", "read"]);
         assert_eq!(report.kinds.iter().any(|kind| kind.kind == "link"), merged);
@@ -133,7 +133,7 @@ fn the_total_of_a_bank_stays_and_overdrafts_are_refused() {
         let (report, _, inspected) = run::<Rehearsal>(bank(merged));
         let wanted = "10 accounts hold 1000, as before, and no cash is overdrawn";
         assert_eq!(inspected.unwrap().unwrap(), wanted);
-        let kinds: Vec<&str> = report.kinds.iter().map(|kind| kind.kind).collect();
+        let kinds: Vec<&str> = report.kinds.iter().map(|kind| &*kind.kind).collect();
         let wanted = ["audit", "draw", "pay", "transfer"];
         assert_eq!(kinds, wanted[..if merged { 4 } else { 3 }]);
         let pay = &report.kinds[2];

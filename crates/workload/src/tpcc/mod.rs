@@ -61,6 +61,8 @@ pub struct Tpcc {
     warehouses: u16,
     scale: Scale,
     initial: Initial,
+    /// See [`Parameters::sequential`].
+    sequential: bool,
     /// Dates count requests, because with a clock a simulation could not be repeated.
     date: AtomicU64,
 }
@@ -77,7 +79,8 @@ impl Tpcc {
         let scale = parameters.scale;
         scale.check()?;
         let initial = Initial::new(warehouses, scale);
-        Ok(Tpcc { warehouses, scale, initial, date: AtomicU64::new(1) })
+        let sequential = parameters.sequential;
+        Ok(Tpcc { warehouses, scale, initial, sequential, date: AtomicU64::new(1) })
     }
 
     /// Reads rows together. Rows that were never written have their initial values.
@@ -96,7 +99,7 @@ impl Tpcc {
 
     /// What these reads of rows find.
     async fn found(&self, rows: &[RowKey], reads: GetMany) -> Result<Vec<Option<Value>>, Abort> {
-        let mut values = reads.await?;
+        let mut values = reads.one_by_one(self.sequential).await?;
         for (row, value) in rows.iter().zip(&mut values) {
             if value.is_none() {
                 *value = self.initial.value(*row);

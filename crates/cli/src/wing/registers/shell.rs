@@ -1,9 +1,8 @@
 //! Statements for keyspaces of registers.
 
-use anyhow::Context;
-use serried::{Access, Key, Modification, Modified, RegisterError, RegisterKeyspace, Token, Value};
+use serried::{Access, Key, RegisterError, RegisterKeyspace, Token};
 
-use crate::shell::{Printer, Quoted, Running, Statements, Word};
+use crate::shell::{Printer, Quoted, Running, Statements, Word, modification};
 
 const HELP: &str = "\
 get KEY...                    read keys, each by itself
@@ -11,6 +10,8 @@ put KEY VALUE                 write a key; also: set
 delete KEY                    delete a key
 add KEY NUMBER [LEAST MOST]   add to an integer, unless the sum would leave the bounds
 append KEY VALUE              append to the value
+minimum KEY NUMBER            replace an integer by this one, if this one is less
+maximum KEY NUMBER            replace an integer by this one, if this one is greater
 cas KEY EXPECTED NEW          replace what is exactly as expected; `-` is an absent key
 set-if-absent KEY VALUE       write a key that is absent
 get-and-set KEY VALUE         write a key, and show what was there
@@ -19,36 +20,6 @@ again TOKEN STATEMENT         try an update again whose outcome is not known; it
 use KEYSPACE                  go to another keyspace
 keyspaces                     list them
 help, quit";
-
-/// What stands for the value of an absent key.
-const ABSENT: &str = "-";
-
-fn integer(word: &Word) -> anyhow::Result<i64> {
-    word.text().parse().with_context(|| format!("`{word}` is no integer of 64 bits"))
-}
-
-fn value(word: &Word) -> Option<Value> {
-    (!word.is_bare(ABSENT)).then(|| Value::from(word))
-}
-
-/// The read-modify-write that a statement describes; `None` if it is another.
-fn modification(name: &str, arguments: &[Word]) -> anyhow::Result<Option<Modification>> {
-    Ok(Some(match (name, arguments) {
-        ("add", [_, delta]) => Modification::add(integer(delta)?),
-        ("add", [_, delta, least, most]) => {
-            let (delta, least, most) = (integer(delta)?, integer(least)?, integer(most)?);
-            Modification::Add { delta, least, most }
-        }
-        ("append", [_, suffix]) => Modification::Append(suffix.into()),
-        ("cas", [_, expected, new]) => {
-            Modification::CompareAndSwap { expected: value(expected), new: value(new) }
-        }
-        ("set-if-absent", [_, new]) => Modification::SetIfAbsent(new.into()),
-        ("get-and-set", [_, new]) => Modification::Set(Some(new.into())),
-        ("get-and-delete", [_]) => Modification::Set(None),
-        _ => return Ok(None),
-    }))
-}
 
 /// The update that a statement describes; `None` if it describes none.
 fn update(name: &str, arguments: &[Word]) -> anyhow::Result<Option<Access>> {
@@ -108,19 +79,8 @@ impl RegisterStatements {
         }
         if let (Some(modification), [key, ..]) = (modification(name, arguments)?, arguments) {
             let key = Key::from(key);
-            let Modified { found, value, applied } = registers.rmw(&key, modification).await?;
-            match (name, applied) {
-                (_, false) => {
-                    printer
-                        .report("unchanged", "its condition does not hold; what is there follows");
-                    printer.show(&key, &found);
-                }
-                ("get-and-set" | "get-and-delete", true) => {
-                    printer.report("changed", "and there was:");
-                    printer.show(&key, &found);
-                }
-                (_, true) => printer.show(&key, &value),
-            }
+            let modified = registers.rmw(&key, modification).await?;
+            printer.show_modified(name, &key, &modified);
             return Ok(Some(()));
         }
         match (name, arguments) {
@@ -191,27 +151,5 @@ mod tests {
         assert_eq!(advice(&error, &statement("cas k - 'a b'")), expected);
         assert_eq!(advice(&error, &statement("again 7.1 cas k - 'a b'")), expected);
         assert_eq!(advice(&anyhow::anyhow!("no answer"), &statement("get k")), None);
-    }
-
-    #[test]
-    fn a_statement_describes_a_modification_and_a_bare_dash_is_an_absent_value() {
-        let described = |line: &str| {
-            let statements = statements(line).unwrap();
-            let [name, arguments @ ..] = &*statements[0] else { panic!("it has words") };
-            modification(&name.text(), arguments)
-        };
-        assert_eq!(described("add n -3").unwrap(), Some(Modification::add(-3)));
-        let bounded = Modification::Add { delta: 5, least: 0, most: 9 };
-        assert_eq!(described("add n 5 0 9").unwrap(), Some(bounded));
-        let swap =
-            |expected| Modification::CompareAndSwap { expected, new: Some(Value::from("a b")) };
-        assert_eq!(described("cas k - 'a b'").unwrap(), Some(swap(None)));
-        assert_eq!(described("cas k '-' 'a b'").unwrap(), Some(swap(Some(Value::from("-")))));
-        let suffix = Modification::Append(Value::from(b"\xff"));
-        assert_eq!(described("append k \\xff").unwrap(), Some(suffix));
-        assert_eq!(described("append k of text").unwrap(), None);
-        assert_eq!(described("get k").unwrap(), None);
-        assert_eq!(described("cas k a").unwrap(), None);
-        assert!(described("add n one").unwrap_err().to_string().contains("`one` is no integer"));
     }
 }

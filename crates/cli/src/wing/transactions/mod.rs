@@ -47,6 +47,9 @@ pub(crate) struct TransactionArguments {
     /// writing them
     #[arg(long)]
     modify: bool,
+    /// For retwis and tpcc: read one key after the other, as with systems that can't read several at once
+    #[arg(long)]
+    sequential: bool,
     /// For tpcc and tpcc-calls: how many warehouses there are, from 1 to 65535; each of tpcc has about 540,000 keys
     /// and 70 MB of data, and each of tpcc-calls about 12,000 rows [default: 100 for tpcc, 1 for tpcc-calls]
     #[arg(long)]
@@ -76,7 +79,7 @@ impl Wing for Transactions {
     const RECORDED: &'static str = r#"transactions, whose f is "txn""#;
 
     fn workload(arguments: &WorkloadArguments) -> anyhow::Result<Arc<dyn Workload>> {
-        let TransactionArguments { dependent, modify, warehouses, small } =
+        let TransactionArguments { dependent, modify, sequential, warehouses, small } =
             arguments.of_family.transactions;
         let parameters = Parameters {
             keys: arguments.keys.or((arguments.workload == "retwis").then_some(1_000_000)),
@@ -86,6 +89,7 @@ impl Wing for Transactions {
             writes: arguments.writes,
             dependent,
             modify,
+            sequential,
             warehouses,
             scale: if small { Scale::SMALL } else { Scale::FULL },
         };

@@ -6,18 +6,22 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serried::{
-    Abort, Committed, Ending, Key, TransactOptions, Transaction, TransactionError,
+    Abort, Committed, Ending, Key, Modification, TransactOptions, Transaction, TransactionError,
     TransactionKeyspace, Value, Version,
 };
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-use crate::shell::{Printer, Quoted, Running, Statements, Word};
+use crate::shell::{Printer, Quoted, Running, Statements, Word, modification};
 
 const HELP: &str = "\
 get KEY...          read keys
 put KEY VALUE       write a key
 delete KEY          delete a key
+add KEY NUMBER [LEAST MOST], append KEY VALUE, minimum KEY NUMBER, maximum KEY NUMBER, cas KEY EXPECTED NEW,
+set-if-absent KEY VALUE, get-and-set KEY VALUE, get-and-delete KEY
+                    modify a value; `-` is an absent key. Between begin and commit the result is not shown, so that
+                    the key need not be read, and what has no effect is left out
 begin               begin a transaction of several statements
 commit, rollback    end it
 outcome TXN         how the transaction of this version ended; if it has not, it is ended
@@ -34,6 +38,7 @@ enum Statement {
     Get(Key),
     Put(Key, Value),
     Delete(Key),
+    Modify(Key, Modification),
     Commit,
 }
 
@@ -136,6 +141,14 @@ impl TransactionStatements {
         printer: Printer,
     ) -> anyhow::Result<Option<()>> {
         let keyspace = &self.keyspace;
+        if let (Some(modification), [key, ..]) = (modification(name, arguments)?, arguments) {
+            let (key, modification) = (&Key::from(key), &modification);
+            let program =
+                |tx: Transaction| async move { tx.modify(key, modification.clone()).await };
+            let committed = keyspace.transact(program).await?;
+            printer.show_modified(name, key, &committed.value);
+            return Ok(Some(()));
+        }
         match (name, arguments) {
             ("begin", []) => self.begin(),
             ("get", keys @ [_, ..]) => {
@@ -171,6 +184,10 @@ impl TransactionStatements {
         arguments: &[Word],
         printer: Printer,
     ) -> anyhow::Result<Option<()>> {
+        if let (Some(modification), [key, ..]) = (modification(name, arguments)?, arguments) {
+            self.add(Statement::Modify(key.into(), modification), printer).await?;
+            return Ok(Some(()));
+        }
         match (name, arguments) {
             ("get", keys @ [_, ..]) => {
                 for key in keys {
@@ -316,6 +333,7 @@ async fn follow(
             }
             Statement::Put(key, value) => tx.put(key, value),
             Statement::Delete(key) => tx.delete(key),
+            Statement::Modify(key, modification) => drop(tx.modify(key, modification)),
             Statement::Commit => break,
         }
     }

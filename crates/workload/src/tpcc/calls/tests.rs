@@ -14,7 +14,7 @@ fn tpcc() -> Arc<TpccCalls> {
 #[test]
 fn all_transactions_run_and_leave_a_consistent_database() {
     let (report, history, inspected) = run::<Rehearsal>(tpcc());
-    let kinds: Vec<&str> = report.kinds.iter().map(|kind| kind.kind).collect();
+    let kinds: Vec<&str> = report.kinds.iter().map(|kind| &*kind.kind).collect();
     assert_eq!(kinds, ["delivery", "new_order", "order_status", "payment", "stock_level"]);
     assert_eq!((report.failed, report.rolled_back, report.last_error), (0, 0, None));
     let done = history.events.iter().filter(|event| event.kind == EventKind::Ok).count();

@@ -1,5 +1,7 @@
 //! `serried bench`: a workload on a real cluster.
 
+mod processes;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +9,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args;
 use serried::Database;
-use serried_model::Geography;
+use serried_model::{FamilyName, Geography};
 use serried_node::Durability;
 use serried_session::{Alarm, Driver};
 
@@ -18,10 +20,12 @@ use crate::arguments::{
 use crate::cluster::{Cluster, Plan};
 use crate::cost::Spent;
 use crate::load::Load;
-use crate::misuse::Misuse;
+use crate::misuse::{Misuse, number};
 use crate::progress::Progress;
 use crate::table::{self, Row};
 use crate::wing::{self, Preparation, Wing, with_wing};
+pub(crate) use processes::ClientsSpent;
+use processes::{MOST_PROCESSES, Share};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -29,6 +33,7 @@ Examples:
   serried bench retwis --theta 0 --processes --json
   serried bench retwis --geo reg --clients 96
   serried bench counter --clients 64 --check
+  serried bench counter --clients 64 --client-processes 8 --modify
   serried bench tpcc --warehouses 1 --protocol morty --check
   serried bench f1-wf --keys 100000 --clients 4 --rate 2000
   serried bench bank --connect serried://127.0.0.1:7400 --keyspace accounts
@@ -42,7 +47,8 @@ Examples:
 ///
 /// Without --connect it starts a cluster of its own on loopback for each run. The nodes are threads of
 /// this process, or with --processes processes of their own. All clients run on one thread and share
-/// one connection to each node. With --geo there are clients at each of its sites. With --sites the nodes
+/// one connection to each node. So a message carries what many of them ask, which saves much CPU time. With
+/// --client-processes they are divided among as many processes, as those of applications are. With --geo there are clients at each of its sites. With --sites the nodes
 /// are divided among the keyspace's sites, and a site's nodes are at one place of the geography.
 #[derive(Args, Clone)]
 #[command(after_help = table::help(EXAMPLES))]
@@ -54,6 +60,13 @@ pub(crate) struct Bench {
     /// Run the nodes as processes of their own
     #[arg(long, conflicts_with = "connect")]
     pub(crate) processes: bool,
+    /// Divide the clients among this many processes, each with connections of its own [default: all are in this
+    /// process]. Not with --check or --history, nor for workloads of snapshots
+    #[arg(long, value_name = "NUMBER", value_parser = number(1..=MOST_PROCESSES), conflicts_with_all = ["check", "history", "geo"])]
+    pub(crate) client_processes: Option<usize>,
+    /// This process has some of the clients of another one.
+    #[arg(long, hide = true)]
+    pub(crate) share: Option<Share>,
     /// How many nodes to start at each site, each with a replica of every partition
     #[arg(long, alias = "nodes", default_value_t = 3)]
     pub(crate) replicas: usize,
@@ -85,6 +98,10 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) fn run(self) -> anyhow::Result<Ended> {
+        if let Some(share) = &self.share {
+            with_wing!(self.workload.family()?, W => self.run_share::<W>(share))?;
+            return Ok(Ended::Well);
+        }
         let (rows, ended) = self.measure()?;
         table::print(&rows, self.load.json);
         Ok(ended)
@@ -98,6 +115,14 @@ impl Bench {
     fn measure_as<W: Wing>(&self) -> anyhow::Result<(Vec<Row>, Ended)> {
         let workload = self.workload.workload::<W>()?;
         W::check_load(&workload, &self.load)?;
+        demand!(
+            self.client_processes.is_none() || W::NAME != FamilyName::Snapshots,
+            "--client-processes is not for workloads of snapshots, whose clients compare what they have written"
+        );
+        demand!(
+            self.client_processes.is_none() || self.sites == 1,
+            "--client-processes is for keyspaces with one site"
+        );
         let geography = self.geo.as_deref().map(Geography::named).transpose()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let mut rows = Vec::new();
@@ -181,6 +206,13 @@ impl Bench {
         let keyspace = W::with_options(&keyspaces[0], W::options(&self.load));
         let data_before = W::prepare(&keyspace, &workload, preparation).await?;
         let driver = W::driver(&keyspaces[0]);
+        if let Some(processes) = self.client_processes {
+            drop(progress);
+            let row = self
+                .run_processes::<W>(cluster, run, (clients, processes), &databases, driver)
+                .await?;
+            return Ok((row, Ended::Well));
+        }
         let load = Load::<W>::new(&self.load, run, clients, workload, driver.now());
         let client = |i| tokio::spawn(load.client(i, &keyspaces[i % keyspaces.len()]));
         let tasks: Vec<_> = (0..clients).map(client).collect();
