@@ -146,12 +146,29 @@ impl Modification {
     /// does one that needs a value of another type. Returns the new value, or `None` if the key is absent then.
     pub fn apply_all(all: &[Modification], found: Option<&Value>) -> Option<Value> {
         let mut value = found.cloned();
+        // The value once something was appended to it. So it is not copied for each suffix.
+        let mut growing: Option<Vec<u8>> = None;
         for modification in all {
-            if let Ok(Change::To(new)) = modification.apply(value.as_ref()) {
-                value = new;
+            let (suffix, most_bytes) = match modification {
+                Modification::Append(suffix) => (suffix, usize::MAX),
+                Modification::AppendWithin { suffix, most_bytes } => (suffix, *most_bytes),
+                other => {
+                    value = growing.take().map(Value::from).or(value);
+                    if let Ok(Change::To(new)) = other.apply(value.as_ref()) {
+                        value = new;
+                    }
+                    continue;
+                }
+            };
+            let bytes = || value.as_ref().map_or(&[][..], Value::as_bytes);
+            let length = growing.as_ref().map_or_else(|| bytes().len(), Vec::len);
+            if length + suffix.len() <= most_bytes {
+                growing
+                    .get_or_insert_with(|| bytes().to_vec())
+                    .extend_from_slice(suffix.as_bytes());
             }
         }
-        value
+        growing.map(Value::from).or(value)
     }
 
     /// The longest value that is part of it, in bytes.
@@ -394,6 +411,22 @@ mod tests {
         ];
         assert_eq!(Modification::apply_all(&all, None), value("2x"));
         assert_eq!(Modification::apply_all(&[Modification::Set(None)], value("1").as_ref()), None);
+        let within = |suffix: &str| Modification::Append(Value::from(suffix)).within(4);
+        let append = [within("a"), within("bcde"), within("bc"), within("de"), within("d")];
+        assert_eq!(Modification::apply_all(&append, None), value("abcd"));
+        assert_eq!(Modification::apply_all(&append[1..2], value("xy").as_ref()), value("xy"));
+        assert_eq!(Modification::apply_all(&[within("")], None), value(""));
+        assert_eq!(Modification::apply_all(&[within("abcde")], None), None);
+        let mixed = [within("1"), Modification::add(5), within("2"), Modification::Minimum(9)];
+        assert_eq!(Modification::apply_all(&mixed, None), value("9"));
+        // As one after the other.
+        for length in 0..=mixed.len() {
+            let apply = |found: Option<Value>, modification: &Modification| {
+                Modification::apply_all(core::slice::from_ref(modification), found.as_ref())
+            };
+            let one_by_one = mixed[..length].iter().fold(None, apply);
+            assert_eq!(Modification::apply_all(&mixed[..length], None), one_by_one);
+        }
     }
 
     #[test]

@@ -22,6 +22,13 @@ pub struct Modify {
     pub modifications: Vec<Modification>,
 }
 
+impl Modify {
+    /// How much a modification counts against the limit on transactions, beside its key and the values in it, in bytes.
+    pub const BYTES_EACH: usize = 256;
+    /// How many modifications a transaction can have at a server, at most.
+    pub const MOST: usize = 1 << 18;
+}
+
 /// One request of a session to its coordinator.
 ///
 /// A transaction begins with [`Operation::Begin`] and ends with an [`Outcome`]. Requests that cross with the outcome
@@ -145,6 +152,15 @@ pub enum Outcome {
     ClockSkew {
         /// By how much the clock is ahead of a replica's, in microseconds; negative if it is behind.
         ahead_us: i64,
+    },
+    /// It did not take effect, and never will: with what it has modified, it writes too much at once.
+    TooLarge {
+        /// The key of the largest value.
+        key: Key,
+        /// How much it writes in one partition, in bytes.
+        bytes: usize,
+        /// How much it may write, in bytes.
+        limit: usize,
     },
     /// It did not take effect, and never will: it has run for longer than a transaction may.
     TooLong {

@@ -312,11 +312,16 @@ impl<const READ_ONLY: bool> Queues<READ_ONLY> {
                 refused.push((txn, intends));
             }
         }
-        let mut known = BTreeSet::new();
-        for txn in readers.into_iter().filter(|txn| known.insert(*txn)) {
-            if self.txns.get(&txn).is_some_and(|own| own.has_part) {
-                desk.executed(txn);
+        // The latest comes first in the log. If one of the new parts is lost with this leader, so are those that it follows
+        // from. Then the next leader finds that what these had read is not there, and refuses them and what follows from them.
+        readers.sort_unstable();
+        readers.dedup();
+        for txn in readers.iter().rev() {
+            if self.txns.get(txn).is_some_and(|own| own.has_part) {
+                desk.executed(*txn);
             }
+        }
+        for txn in readers {
             self.release(txn, desk);
         }
         // Whose turn it is then may end, and others be released because of that. So all must have read before.
@@ -522,15 +527,23 @@ impl<const READ_ONLY: bool> Control for Queues<READ_ONLY> {
                 own.is_inherited = true;
             }
         }
-        let mut again = Vec::new();
+        let (mut again, mut keys) = (Vec::new(), BTreeSet::new());
         for Part { txn, items, .. } in parts {
             for item in items.iter().filter(|item| item.read.is_some()) {
                 let access = self.txns.get_mut(txn).and_then(|own| own.access(&item.key));
                 if access.is_some_and(|access| access.read.is_none()) {
-                    if desk.runs_calls() || item.write.is_some() {
-                        // What it has written may depend on what it had read.
+                    // What it has written may depend on what it had read.
+                    if desk.runs_calls() {
                         desk.refused(*txn, vec![item.key.clone()]);
                         self.end(*txn, None, desk);
+                        break;
+                    }
+                    if item.write.is_some()
+                        && let Some(own) = self.txns.remove(txn)
+                    {
+                        desk.refused(*txn, vec![item.key.clone()]);
+                        // Others are answered when all have read again.
+                        again.extend(self.leave(*txn, own, None, &mut keys));
                         break;
                     }
                     // What it had read was never ready to commit, so it was not shown to any client.
@@ -538,7 +551,6 @@ impl<const READ_ONLY: bool> Control for Queues<READ_ONLY> {
                 }
             }
         }
-        let mut keys = BTreeSet::new();
         self.read_all_again(again, &mut keys, desk);
         self.tidy(keys, desk);
         for Part { txn, .. } in parts {

@@ -90,7 +90,7 @@ fn a_read_of_what_is_aborted_reads_again() {
     leader.prepare(10);
     assert_eq!(leader.prepare(30), from_until(10, 30));
     // What the last shot says has to be made durable anew.
-    let again = [released(20), waits(30)[0].clone(), settled(30)];
+    let again = [waits(30)[0].clone(), released(20), settled(30)];
     assert_eq!(leader.end(10, None), again);
     assert_eq!(leader.found(20, &["x"]), Some(vec![5]));
     assert_eq!(leader.prepare(30), from_until(5, 30));
@@ -463,7 +463,8 @@ fn modifications_are_made_anew_when_what_they_follow_from_is_aborted() {
         leader.prepare(us);
     }
     let executed = |us| Event::Executed(txn(us));
-    assert_eq!(leader.end(10, None), [executed(20), settled(20), executed(30)]);
+    let again = [executed(30), executed(20), settled(20)];
+    assert_eq!(leader.end(10, None), again, "the latest first");
     assert_eq!(leader.written(20, "x"), "520");
     assert_eq!(leader.written(30, "x"), "52030");
     assert_eq!(leader.written(50, "x"), "4050");
@@ -519,4 +520,51 @@ fn a_modification_keeps_to_what_its_transaction_has_read() {
     // Who writes and modifies one key is not a correct client.
     let both = Shot { writes: last(40, &[], &["y"]).writes, ..appends(40, &["y"]) };
     assert!(matches!(leader.execute(&both)[..], [Event::Refused(..)]));
+}
+
+#[test]
+fn a_modification_is_refused_if_the_new_part_that_it_follows_from_is_lost() {
+    // The new parts come into the log one after the other. The leader fails after the first, or after both.
+    for chosen in [0, 1, 2] {
+        let mut leader = leader();
+        leader.execute(&last(10, &[], &["x"]));
+        for us in [20, 30] {
+            leader.execute(&appends(us, &["x"]));
+        }
+        for us in [10, 20, 30] {
+            leader.prepare(us);
+        }
+        let told = leader.end(10, None);
+        let new = told.iter().filter_map(|event| match event {
+            Event::Executed(txn) => Some(txn.timestamp_us),
+            _ => None,
+        });
+        for us in new.take(chosen) {
+            leader.prepare(us);
+        }
+        let told = leader.fail_over();
+        if chosen == 2 {
+            assert_eq!(told, [settled(20)]);
+            assert_eq!(leader.written(30, "x"), "52030");
+        } else {
+            assert_eq!(told, [refused(20, "x"), refused(30, "x")].concat(), "{chosen} chosen");
+        }
+    }
+}
+
+#[test]
+fn a_new_leader_answers_nothing_before_all_have_read_again_though_it_refuses_a_modification() {
+    let mut leader = leader();
+    leader.execute(&last(6, &[], &["y"]));
+    leader.execute(&last(10, &[], &["x", "y"]));
+    leader.execute(&appends(20, &["x"]));
+    leader.execute(&last(30, &["x", "y"], &[]));
+    for us in [6, 20, 30] {
+        leader.prepare(us);
+    }
+    let told = [refused(20, "x").to_vec(), waits(30).to_vec(), vec![settled(6)]].concat();
+    assert_eq!(leader.fail_over(), told);
+    leader.prepare(30);
+    assert_eq!(leader.end(6, Some(stamp(6))), [settled(30)]);
+    assert_eq!(leader.found(30, &["x", "y"]), Some(vec![5, 6]));
 }

@@ -8,8 +8,8 @@ use indexmap::IndexMap;
 use indexmap::map::Entry;
 use serried_model::transactions::{Operation, Outcome, Output};
 use serried_model::{
-    Change, Key, Limits, Modification, Modify, ReadStamp, ReadValue, Transactions, Value, Version,
-    Write,
+    Change, Key, Limits, Modification, Modify, ReadStamp, ReadValue, Transactions, Unfit, Value,
+    Version, Write,
 };
 
 use crate::{Abort, Recipient};
@@ -59,7 +59,7 @@ struct Run {
     /// so it need not run again when they change.
     bases: Vec<usize>,
     bytes: usize,
-    unfit: Option<serried_model::Unfit>,
+    unfit: Option<Unfit>,
     /// The key that it wrote although it must write nothing.
     forbidden: Option<Key>,
 }
@@ -94,6 +94,11 @@ impl Signals {
     fn is_empty(&self) -> bool {
         self.rewound.is_empty() && !self.refreshed && self.outcome.is_none()
     }
+}
+
+/// How much a modification counts against the limit on transactions.
+pub(super) fn modification_bytes(key: &Key, modification: &Modification) -> usize {
+    key.len() + modification.value_bytes() + Modify::BYTES_EACH
 }
 
 /// What is known of a value before a modification.
@@ -265,7 +270,10 @@ impl Attempt {
             Some(written) => Some(written.clone()),
             None => {
                 let read = state.reads.get(&key).filter(|read| read.asked_by == Some(number));
-                read.and_then(|read| read.found.as_ref()).map(|found| found.value.clone())
+                let found = read.and_then(|read| read.found.as_ref());
+                let found = found.map(|found| found.value.clone());
+                // What the run did to the key before the value was known comes first.
+                found.map(|found| state.look_at(&key, found, &self.limits))
             }
         };
         if let Some(value) = known {
@@ -275,8 +283,7 @@ impl Attempt {
             return Before::Known(value);
         }
         let limits = &self.limits;
-        let bytes = key.len() + modification.value_bytes();
-        state.run.bytes += bytes;
+        state.run.bytes += modification_bytes(&key, &modification);
         let within = limits
             .check_key(&key)
             .and_then(|()| limits.check_value_bytes(&key, modification.value_bytes()))
@@ -304,6 +311,23 @@ impl Attempt {
             run.forbidden.get_or_insert_with(|| key.clone());
         }
         !self.only_reads
+    }
+
+    /// Whether what the session would write for the finished run is within the limit on transactions.
+    ///
+    /// # Errors
+    /// If it is not.
+    pub(crate) fn check_executed(&self) -> Result<(), Unfit> {
+        let state = self.lock();
+        if self.modifies || state.run.modifies.is_empty() {
+            return Ok(()); // The servers look at what they execute.
+        }
+        let mut bytes = 0;
+        for Write { key, value } in state.executed() {
+            bytes += key.len() + value.as_ref().map_or(0, Value::len);
+            self.limits.check_transaction(&key, bytes)?;
+        }
+        Ok(())
     }
 
     /// Whether everything is known that the commit of the finished run needs. If not, the session is woken when more is.
@@ -362,7 +386,7 @@ impl Attempt {
     }
 
     /// Which limit the current run has exceeded, if any.
-    pub(crate) fn unfit(&self) -> Option<serried_model::Unfit> {
+    pub(crate) fn unfit(&self) -> Option<Unfit> {
         self.lock().run.unfit.clone()
     }
 
@@ -527,8 +551,8 @@ impl State {
     fn forget_modifications(&mut self, key: &Key) -> Option<Vec<Modification>> {
         let State { reads, run, .. } = self;
         let modifications = run.modifies.shift_remove(key)?;
-        let bytes = |modification: &Modification| key.len() + modification.value_bytes();
-        run.bytes -= modifications.iter().map(bytes).sum::<usize>();
+        let bytes = modifications.iter().map(|modification| modification_bytes(key, modification));
+        run.bytes -= bytes.sum::<usize>();
         let position = reads.get_index_of(key);
         run.bases.retain(|base| Some(*base) != position);
         Some(modifications)

@@ -1,6 +1,6 @@
 //! Transactions that are known as a whole before they begin.
 
-use serried_model::{Change, Key, Modification, Value, Write};
+use serried_model::{Key, Modification, Value, Write};
 
 use super::attempt::{Modifies, Writes};
 
@@ -12,7 +12,7 @@ use super::attempt::{Modifies, Writes};
 pub struct Batch {
     pub(super) reads: Vec<Key>,
     pub(super) writes: Writes,
-    /// Those of keys that are not written.
+    /// Of keys that are written, too, until [`Batch::keep_within`] has executed them.
     pub(super) modifies: Modifies,
 }
 
@@ -61,23 +61,23 @@ impl Batch {
     /// [`serried_model::Modified::by`] says that, given the value that was read.
     #[must_use]
     pub fn modify(mut self, key: impl Into<Key>, modification: Modification) -> Batch {
-        let key = key.into();
-        match self.writes.get_mut(&key) {
-            Some(written) => {
-                if let Ok(Change::To(value)) = modification.apply(written.as_ref()) {
-                    *written = value;
-                }
-            }
-            None => self.modifies.entry(key).or_default().push(modification),
-        }
+        self.modifies.entry(key.into()).or_default().push(modification);
         self
     }
 
-    /// Has all modifications keep to the limit on values.
+    /// Has all modifications keep to the limit on values, and executes those of values that the batch writes itself.
     pub(super) fn keep_within(&mut self, value_bytes: usize) {
-        for modification in self.modifies.values_mut().flatten() {
-            *modification = modification.clone().within(value_bytes);
-        }
+        let Batch { writes, modifies, .. } = self;
+        modifies.retain(|key, modifications| {
+            for modification in modifications.iter_mut() {
+                *modification = modification.clone().within(value_bytes);
+            }
+            if let Some(written) = writes.get_mut(key) {
+                *written = Modification::apply_all(modifications, written.as_ref());
+                return false;
+            }
+            true
+        });
     }
 
     /// Its modifications, and the key of each.

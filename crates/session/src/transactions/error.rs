@@ -128,6 +128,12 @@ impl From<Unfit> for TransactionError {
 }
 
 impl TransactionError {
+    /// A transaction writes too much in one partition.
+    pub(crate) fn too_large(key: Key, bytes: usize, limit: usize) -> TransactionError {
+        let key = Key::from(&key.as_bytes()[..key.len().min(32)]);
+        TransactionError::TooLarge(TooLarge { what: "transaction", key, bytes, limit })
+    }
+
     /// The application's own error, if it is one of type `E`.
     pub fn application<E: std::error::Error + 'static>(&self) -> Option<&E> {
         match self {

@@ -161,11 +161,20 @@ impl<'a, P: Program> Execution<'a, P> {
             self.result = Some(result);
             return self.wait(txn);
         }
+        let result = self.within_limits(result);
         let Some(commit) = self.attempt.commit(result.is_ok()) else { return Ran::Overtaken };
         self.note_writes(&commit);
         self.submit(txn, commit);
         self.phase = Phase::Committing(txn, result);
         Ran::Waits
+    }
+
+    /// What a finished run comes to, which is an error if its modifications have made too much of what they have found.
+    fn within_limits(&self, result: Result<P::Value, Abort>) -> Result<P::Value, Abort> {
+        result.and_then(|value| match self.attempt.check_executed() {
+            Ok(()) => Ok(value),
+            Err(error) => Err(Abort::unfit(error)),
+        })
     }
 
     /// Passes on what the program waits for.
@@ -199,13 +208,18 @@ impl<'a, P: Program> Execution<'a, P> {
             self.result = None;
             self.program.rewind(&self.attempt, &signals.rewound);
             self.phase = Phase::Running(txn);
-        } else if let Phase::Committing(_, result) = &self.phase {
+        } else if matches!(self.phase, Phase::Committing(..))
+            && let Phase::Committing(_, result) =
+                core::mem::replace(&mut self.phase, Phase::Running(txn))
+        {
             // The values that the program has read are the same, but their versions are new, or the values that it modifies
             // are: the run stands, and commits again. If yet another read has changed, the next signals say so.
+            let result = self.within_limits(result);
             if let Some(commit) = self.attempt.commit(result.is_ok()) {
                 self.note_writes(&commit);
                 self.submit(txn, commit);
             }
+            self.phase = Phase::Committing(txn, result);
         }
     }
 
@@ -219,6 +233,9 @@ impl<'a, P: Program> Execution<'a, P> {
             (Outcome::Aborted { conflicts }, _) => Ended::Aborted(conflicts),
             (Outcome::ClockSkew { ahead_us }, _) => {
                 Ended::Failed(TransactionError::ClockSkew { ahead_us })
+            }
+            (Outcome::TooLarge { key, bytes, limit }, _) => {
+                Ended::Failed(TransactionError::too_large(key, bytes, limit))
             }
             (Outcome::TooLong { limit_ms }, _) => Ended::TooLong(Duration::from_millis(limit_ms)),
             (Outcome::Unknown, _) => {

@@ -10,6 +10,7 @@ use serried_actor::Timestamp;
 use serried_model::transactions::{Operation, Outcome};
 use serried_model::{Key, TxnId, Unfit, Value, Write};
 
+use super::attempt::modification_bytes;
 use super::attempts::Attempts;
 use super::execution::Ended;
 use super::program::Closure;
@@ -161,12 +162,16 @@ impl TransactionKeyspace {
         }
         let written = batch.writes.iter();
         let written = written.map(|(key, value)| (key, value.as_ref().map_or(0, Value::len)));
-        let modified = batch.modifications();
-        let modified = modified.map(|(key, modification)| (key, modification.value_bytes()));
-        for (key, value_bytes) in written.chain(modified) {
+        for (key, value_bytes) in written {
             limits.check_key(key)?;
             limits.check_value_bytes(key, value_bytes)?;
             bytes += key.len() + value_bytes;
+            limits.check_transaction(key, bytes)?;
+        }
+        for (key, modification) in batch.modifications() {
+            limits.check_key(key)?;
+            limits.check_value_bytes(key, modification.value_bytes())?;
+            bytes += modification_bytes(key, modification);
             limits.check_transaction(key, bytes)?;
         }
         Ok(())
@@ -199,6 +204,9 @@ impl Shot<'_> {
             Outcome::Aborted { conflicts } => Ended::Aborted(conflicts),
             Outcome::ClockSkew { ahead_us } => {
                 Ended::Failed(TransactionError::ClockSkew { ahead_us })
+            }
+            Outcome::TooLarge { key, bytes, limit } => {
+                Ended::Failed(TransactionError::too_large(key, bytes, limit))
             }
             Outcome::TooLong { limit_ms } => Ended::TooLong(Duration::from_millis(limit_ms)),
             Outcome::Unknown => {

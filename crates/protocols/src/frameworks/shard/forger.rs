@@ -129,11 +129,12 @@ impl Forger {
     }
 
     fn refusal(&mut self) -> Refusal {
-        match self.below(5) {
+        match self.below(6) {
             0 => Refusal::Conflict { keys: self.keys(), after_us: self.us() },
             1 => Refusal::Late { from_us: self.us() },
             2 => Refusal::Forgotten { from_us: self.us() },
             3 => Refusal::ClockSkew { ahead_us: self.us() as i64 },
+            4 => Refusal::TooLarge { key: Key::from("x"), bytes: self.us() },
             _ => Refusal::TooLong { limit_ms: self.us() },
         }
     }

@@ -337,11 +337,42 @@ pub enum Refusal {
         /// How long one may run, in milliseconds.
         limit_ms: u64,
     },
+    /// Its part would be too large: with what it has modified, it writes too much at once.
+    TooLarge {
+        /// The key of the largest value.
+        key: Key,
+        /// How large the part is, in bytes.
+        bytes: u64,
+    },
     /// It is a call under another set of procedures than the one in use.
     OtherSet {
         /// The version of the set in use.
         version: u64,
     },
+}
+
+impl Part {
+    /// How large a part may be, in bytes. Each is an entry of the log, and goes to the followers in one message.
+    pub const MOST_BYTES: usize = 32 << 20;
+
+    /// How much an item takes up, in bytes.
+    fn bytes_of(item: &Item) -> usize {
+        let value = item.write.as_ref().and_then(|write| write.value.as_ref());
+        item.key.len() + value.map_or(0, Value::len) + size_of::<Item>()
+    }
+
+    /// About how large it is, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.items.iter().map(Part::bytes_of).sum::<usize>() + size_of::<Part>()
+    }
+
+    /// The refusal of a transaction with this part, if it is too large.
+    pub(super) fn too_large(&self) -> Option<Refusal> {
+        let bytes = self.bytes();
+        let largest = self.items.iter().max_by_key(|item| Part::bytes_of(item))?;
+        let refusal = || Refusal::TooLarge { key: largest.key.clone(), bytes: bytes as u64 };
+        (bytes > Part::MOST_BYTES).then(refusal)
+    }
 }
 
 impl Refusal {
@@ -466,15 +497,11 @@ impl replicated_log::Entry for Entry {
     fn size(&self) -> usize {
         match self {
             Entry::Prepare(part) | Entry::PrepareCall(part, _) => {
-                let length = |item: &Item| {
-                    let value = item.write.as_ref().and_then(|write| write.value.as_ref());
-                    item.key.len() + value.map_or(0, Value::len) + size_of::<Item>()
-                };
                 let kept = match self {
                     Entry::PrepareCall(_, kept) => kept.size(),
                     _ => 0,
                 };
-                part.items.iter().map(length).sum::<usize>() + size_of::<Part>() + kept
+                part.bytes() + kept
             }
             Entry::Decide { keys, .. } => keys.iter().map(|key| key.len() + size_of::<Key>()).sum(),
             Entry::Window(_) | Entry::Lead => 0,

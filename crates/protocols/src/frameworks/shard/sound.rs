@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use serried_actor::{Group, Settings};
-use serried_model::{Modification, NodeId, Version};
+use serried_model::{Modification, Modify, NodeId, Version};
 
 use super::OF_SETS;
 use super::message::{AsOf, Decision, Executed, Kept, Message, Refusal, Reply, Request, Run, Shot};
@@ -90,8 +90,10 @@ fn shot(shot: &Shot, own: u16, group: &Group) -> bool {
     let Shot { txn, age, reads, for_update, modifies, participants: last, .. } = shot;
     // Without a bound, a value would grow beyond all limits.
     let unbounded = |modification: &Modification| matches!(modification, Modification::Append(_));
+    let mut modifications = modifies.iter().flat_map(|modify| &modify.modifications);
     version(*txn)
-        && !modifies.iter().flat_map(|modify| &modify.modifications).any(unbounded)
+        && modifies.iter().map(|modify| modify.modifications.len()).sum::<usize>() <= Modify::MOST
+        && !modifications.any(unbounded)
         && age.is_none_or(|age| age < *txn)
         && *for_update as usize <= reads.len()
         && last.as_ref().is_none_or(|last| participants(last, own, group))
@@ -162,7 +164,7 @@ fn refusal(refusal: &Refusal) -> bool {
         Refusal::Conflict { after_us, .. } => us(*after_us),
         Refusal::Late { from_us } | Refusal::Forgotten { from_us } => us(*from_us),
         Refusal::ClockSkew { ahead_us } => us(ahead_us.unsigned_abs()),
-        Refusal::TooLong { .. } | Refusal::OtherSet { .. } => true,
+        Refusal::TooLong { .. } | Refusal::TooLarge { .. } | Refusal::OtherSet { .. } => true,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Modifications: what is asked of the coordinator, and what their results are.
 
-use serried_model::{Modification, Modified, WrongType};
+use serried_model::{Limits, Modification, Modified, WrongType};
 
 use super::*;
 use crate::Batch;
@@ -258,4 +258,93 @@ fn a_batch_goes_as_a_whole_if_the_servers_execute_modifications() {
     let writes = "[(\"b\", Some(\"12\")), (\"c\", None), (\"a\", Some(\"2\"))]";
     let mut asked = script.asked();
     assert_eq!(asked.pop().unwrap(), format!("commit [\"a\", \"c\"] {writes}"));
+}
+
+#[test]
+fn what_was_done_before_the_value_was_known_comes_first() {
+    let (script, keyspace) = Script::new();
+    let mut transaction = Box::pin(keyspace.transact(|tx| async move {
+        let mut late = Box::pin(tx.modify("a", Modification::Append(Value::from("1"))));
+        assert!(poll(&mut late).is_pending());
+        tx.get("c").await?;
+        // The value of `a` has come by now, and nobody has looked at it.
+        let next = tx.modify("a", Modification::Append(Value::from("2"))).await?;
+        Ok((late.await?.value, next.value))
+    }));
+    assert!(poll(&mut transaction).is_pending());
+    script.tell(0, Output::Began(version(9)));
+    script.tell(0, Output::Value(read("a", 1, "0")));
+    script.tell(0, Output::Value(read("c", 1, "")));
+    assert!(poll(&mut transaction).is_pending());
+    let commit = "commit [\"a\", \"c\"] [(\"a\", Some(\"012\"))]";
+    assert_eq!(script.asked().last().unwrap(), commit);
+    script.tell(0, Output::Outcome(Outcome::Committed));
+    let Poll::Ready(Ok(committed)) = poll(&mut transaction) else { panic!() };
+    assert_eq!(committed.value, (value("01"), value("012")));
+}
+
+#[test]
+fn what_the_session_makes_of_values_is_within_the_limits_too() {
+    let offers = Offers { one_shots: false, past: false, modifies: false };
+    let limits = Limits { value_bytes: 500, transaction_bytes: 600, ..Limits::default() };
+    for (bytes, fits) in [(298, true), (299, false)] {
+        let (script, keyspace) = Script::limited(offers, limits);
+        let mut transaction = Box::pin(keyspace.transact(|tx| async move {
+            drop(tx.modify("a", Modification::Append(Value::from("x"))));
+            drop(tx.modify("b", Modification::Append(Value::from("x"))));
+            Ok(())
+        }));
+        assert!(poll(&mut transaction).is_pending());
+        script.tell(0, Output::Began(version(9)));
+        let found = |key, at, bytes| read(key, at, "v".repeat(bytes).as_str());
+        script.tell(0, Output::Value(found("a", 1, 298)));
+        script.tell(0, Output::Value(found("b", 1, bytes)));
+        assert!(poll(&mut transaction).is_pending());
+        let asked = script.asked();
+        assert_eq!(asked.last().unwrap().ends_with("[]"), !fits, "{asked:?}");
+        if fits {
+            // It commits again when a value changes.
+            script.tell(0, Output::Rewind(found("b", 2, 299)));
+            assert!(poll(&mut transaction).is_pending());
+            assert_eq!(script.asked(), ["commit [] []"]);
+        }
+        script.tell(0, Output::Outcome(Outcome::Committed));
+        let Poll::Ready(Err(error)) = poll(&mut transaction) else { panic!() };
+        assert!(matches!(error, TransactionError::TooLarge(_)), "{error}");
+    }
+}
+
+#[test]
+fn a_batch_executes_what_it_does_to_its_own_values_and_keeps_to_the_limit() {
+    let (script, keyspace) = Script::new();
+    let append = |text: &str| Modification::Append(Value::from(text));
+    let batch = Batch::new().put("a", "1234567").modify("a", append("89")).modify("a", append("8"));
+    let mut whole = Box::pin(keyspace.batch(batch));
+    assert!(poll(&mut whole).is_pending());
+    assert_eq!(script.asked(), ["one shot [] [(\"a\", Some(\"12345678\"))]"]);
+}
+
+#[test]
+fn a_transaction_that_writes_too_much_with_what_it_modifies_fails_with_that() {
+    for one_shot in [false, true] {
+        let (script, keyspace) = Script::new();
+        let add = || Modification::add(1);
+        let mut transaction = Box::pin(async {
+            if one_shot {
+                return keyspace.batch(Batch::new().modify("a", add())).await.map(drop);
+            }
+            let program = |tx: Transaction| async move {
+                drop(tx.modify("a", add()));
+                Ok(())
+            };
+            keyspace.transact(program).await.map(drop)
+        });
+        assert!(poll(&mut transaction).is_pending());
+        script.tell(0, Output::Began(version(9)));
+        let outcome = Outcome::TooLarge { key: "a".into(), bytes: 9, limit: 8 };
+        script.tell(0, Output::Outcome(outcome));
+        let Poll::Ready(Err(error)) = poll(&mut transaction) else { panic!() };
+        let message = "transaction too large at key `a`: 9 bytes, the limit is 8";
+        assert_eq!(error.to_string(), message);
+    }
 }

@@ -8,7 +8,7 @@ use serried_model::transactions::{Outcome, Output};
 use serried_model::{Key, Modify, NodeId, ReadValue, TxnId, Version, Write};
 
 use super::super::control::{Control, Rounds};
-use super::super::message::{Decision, Executed, Message, Refusal, Request, Shot};
+use super::super::message::{Decision, Executed, Message, Part, Refusal, Request, Shot};
 use super::super::verdict::{Verdict, verdict};
 use super::over::Over;
 use super::txn::{Asked, Phase};
@@ -291,6 +291,10 @@ impl<C: Control> Coordinator<C> {
                 Outcome::Aborted { conflicts: keys }
             }
             Refusal::TooLong { limit_ms } => Outcome::TooLong { limit_ms },
+            Refusal::TooLarge { key, bytes } => {
+                let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+                Outcome::TooLarge { key, bytes, limit: Part::MOST_BYTES }
+            }
             Refusal::Late { .. } if has_run >= Duration::from_millis(limit_ms) => {
                 Outcome::TooLong { limit_ms }
             }

@@ -222,12 +222,15 @@ impl<C: Control> Leader<C> {
             let other = |entry: &Entry| entry.part().is_none_or(|part| part.txn != txn);
             self.unproposed.retain(other);
         }
+        let part = Arc::new(Part { txn, participants: participants.clone(), validity, items });
+        if let Some(reason) = part.too_large() {
+            return self.discard(txn, reason, common, cx);
+        }
         open.is_remade |= open.standing != Standing::Executing;
         open.place = self.uncertain.next_place();
         open.validity = validity;
-        open.keys = items.iter().map(|item| item.key.clone()).collect();
+        open.keys = part.items.iter().map(|item| item.key.clone()).collect();
         open.standing = Standing::Preparing(None);
-        let part = Arc::new(Part { txn, participants: participants.clone(), validity, items });
         if let Some(call) = open.call.clone() {
             // Under a former leader, the pieces returned what is kept.
             let kept = open.kept.take().filter(|_| open.is_inherited).unwrap_or_else(|| {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use rand_pcg::Pcg64Mcg;
 use serried_actor::{Actor, Context, Group, Settings};
-use serried_model::{Key, NodeId, Value, Version, Write};
+use serried_model::{Key, Modification, Modify, NodeId, Value, Version, Write};
 
 use super::super::control::Control;
 use super::super::forger::NOW_US;
@@ -25,9 +25,12 @@ use super::super::stamp::Stamp;
 use super::{Replica, Timer};
 use crate::Mutated;
 use crate::frameworks::replicated_log;
+use crate::frameworks::validation::Validation;
 use crate::mvto::Versions;
 use crate::ncc::Queues;
+use crate::occ::Locks;
 use crate::testing::{self, Envelope, derefs_to_net};
+use crate::two_phase_locking::Locking;
 
 const CLIENT: NodeId = NodeId(NodeId::FIRST_COORDINATOR);
 
@@ -421,6 +424,40 @@ fn a_transaction_that_runs_too_long_is_refused_with_that_reason() {
     }
     let reason = Refusal::TooLong { limit_ms };
     assert_eq!(bench.ask(read(2)), [Reply::Refused { txn: txn(1), reason }]);
+}
+
+/// The modifications are small. What they make is not.
+#[test]
+fn a_part_that_would_be_too_large_is_refused_and_others_go_on() {
+    fn refused<C: Control>() {
+        let mut bench = Bench::<C>::new();
+        let large = Some(Value::from(vec![7; 12 << 20].as_slice()));
+        for (us, key) in [(1, "a"), (2, "b"), (3, "c")] {
+            let write = Write { key: Key::from(key), value: large.clone() };
+            let put = Shot { writes: vec![write], ..shot(txn(us), &[], &[], &[0]) };
+            bench.ask(Request::Shot(put));
+            bench.commit(txn(us), Stamp::assigned(txn(us)));
+        }
+        let modify = |key: &str| Modify {
+            key: Key::from(key),
+            modifications: vec![Modification::Append(Value::from("x")).within(16 << 20)],
+        };
+        let appends = |us: u64, keys: &[&str]| {
+            let modifies = keys.iter().copied().map(modify).collect();
+            Request::Shot(Shot { modifies, ..shot(txn(us), &[], &[], &[0]) })
+        };
+        let told = bench.ask(appends(10, &["a", "b", "c"]));
+        let [Reply::Refused { reason: Refusal::TooLarge { bytes, .. }, .. }] = told[..] else {
+            panic!("{}: {told:?}", C::NAME)
+        };
+        assert!(bytes > 36 << 20);
+        let told = bench.ask(appends(20, &["a", "b"]));
+        assert!(matches!(told[..], [Reply::Executed(_)]), "{}: {told:?}", C::NAME);
+    }
+    refused::<Queues<false>>();
+    refused::<Versions>();
+    refused::<Locking<false>>();
+    refused::<Validation<Locks>>();
 }
 
 #[test]

@@ -347,7 +347,8 @@ impl<C: Control> CallCoordinator<C> {
                 self.close(txn, Some(Decision::Abort), Some(outcome), cx);
                 return;
             }
-            Refusal::TooLong { .. } => {}
+            // The data of calls is bounded.
+            Refusal::TooLong { .. } | Refusal::TooLarge { .. } => {}
             Refusal::OtherSet { .. } => {
                 let again = self.close(txn, Some(Decision::Abort), None, cx);
                 self.set = None;
