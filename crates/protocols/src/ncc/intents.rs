@@ -5,6 +5,10 @@
 //! ended, and finds what that has written. This is a hint: no guarantee rests on it, and it keeps off nobody who reads
 //! otherwise. A transaction waits only for one with an earlier timestamp, as everywhere under NCC. One that would have to wait
 //! for a later one reads at once.
+//!
+//! A modification makes no use of a turn, since it reads and writes at once. But a stream of them would never let anybody
+//! write what it has read. So a modification waits, too, for one with an earlier timestamp whose turn it is, and passes the
+//! turn on as soon as it is executed.
 
 use std::collections::BTreeSet;
 
@@ -50,6 +54,11 @@ impl Intents {
                 Turn::Waits
             }
         }
+    }
+
+    /// Whether a transaction has a turn at the key that began earlier than `txn`.
+    pub(super) fn has_earlier(&self, key: &Key, txn: Version) -> bool {
+        self.0.get(key).is_some_and(|intent| intent.holder < txn)
     }
 
     /// A transaction that has a turn at these keys, or waits for one, is over. Returns those whose turn comes.

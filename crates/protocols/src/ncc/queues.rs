@@ -154,6 +154,11 @@ impl<const READ_ONLY: bool> Queues<READ_ONLY> {
     /// Executes the requests of a shot; else the key at which that can't be done.
     fn execute_all(&mut self, shot: &Shot, desk: &mut Desk<'_>) -> Result<(), Key> {
         let Shot { txn, number, reads, writes, modifies, .. } = shot;
+        let written = |own: &Txn| own.accesses.iter().any(|access| access.written.is_some());
+        let is_last = shot.participants.is_some();
+        if is_last && !reads.is_empty() && self.txns.get(txn).is_some_and(written) {
+            return Err(reads[0].clone()); // A correct client's last shot is the only one that writes.
+        }
         for key in reads {
             let read = self.read(*txn, key, desk).ok_or_else(|| key.clone())?;
             let (read, key) = (Some(read), key.clone());
@@ -412,6 +417,9 @@ impl<const READ_ONLY: bool> Control for Queues<READ_ONLY> {
         if shot.participants.is_some() {
             // The program has ended, and does not need what it still waits for.
             self.txns.get_or_default(&txn).waiting.clear();
+            if self.has_to_wait(shot) {
+                return self.txns.get_or_default(&txn).waiting.push(shot.clone());
+            }
         } else if !self.has_turn(shot) {
             return self.txns.get_or_default(&txn).waiting.push(shot.clone());
         }
@@ -419,7 +427,9 @@ impl<const READ_ONLY: bool> Control for Queues<READ_ONLY> {
             self.end(txn, None, desk);
             return desk.refused(txn, vec![key]);
         }
+        let passed_on = self.passes_on(shot);
         self.end_shot(shot, desk);
+        self.leave_intents(txn, &passed_on, desk);
     }
 
     fn run(&mut self, shot: &Shot, program: Arc<dyn Program>, desk: &mut Desk<'_>) {
@@ -625,6 +635,34 @@ impl<const READ_ONLY: bool> Queues<READ_ONLY> {
             }
             turn != Turn::Waits
         })
+    }
+
+    /// Whether the modifications of a last shot have to wait for transactions that have read for update.
+    fn has_to_wait(&mut self, shot: &Shot) -> bool {
+        let mut waits = false;
+        for Modify { key, .. } in &shot.modifies {
+            let own = self.txns.get_or_default(&shot.txn);
+            if !own.intends.contains(key) && self.intents.has_earlier(key, shot.txn) {
+                own.intends.push(key.clone());
+            }
+            waits |= own.intends.contains(key) && self.intents.take(key, shot.txn) == Turn::Waits;
+        }
+        waits
+    }
+
+    /// The turns that a last shot does not need any more, since it is executed: those at keys that it has modified.
+    fn passes_on(&mut self, shot: &Shot) -> SmallVec<[Key; 1]> {
+        let mut keys = SmallVec::new();
+        if let Some(own) = self.txns.get_mut(&shot.txn)
+            && !own.intends.is_empty()
+        {
+            own.intends.retain(|key| {
+                let is_modified = shot.modifies.iter().any(|modify| modify.key == *key);
+                keys.extend(is_modified.then(|| key.clone()));
+                !is_modified
+            });
+        }
+        keys
     }
 
     /// A transaction that has intended to write these keys is over. Those go on whose turn comes.

@@ -568,3 +568,53 @@ fn a_new_leader_answers_nothing_before_all_have_read_again_though_it_refuses_a_m
     assert_eq!(leader.end(6, Some(stamp(6))), [settled(30)]);
     assert_eq!(leader.found(30, &["x", "y"]), Some(vec![5, 6]));
 }
+
+#[test]
+fn modifications_let_those_go_first_who_have_read_for_update() {
+    let mut leader = leader();
+    assert_eq!(leader.execute(&for_update(10, "x")), [released(10)]);
+    assert_eq!(leader.execute(&appends(20, &["x", "y"])), [], "it waits");
+    assert_eq!(leader.execute(&appends(30, &["x"])), [], "behind it");
+    assert_eq!(leader.execute(&appends(40, &["y"])), ready(40), "the other key is free");
+    leader.prepare(40);
+    leader.end(40, Some(stamp(40)));
+    assert_eq!(leader.execute(&last(10, &[], &["x"])), ready(10));
+    leader.prepare(10);
+    // Their turns pass on at once, so that they are in the log together.
+    let told = leader.end(10, Some(stamp(10)));
+    assert_eq!(told, [ready(20), waits(30).to_vec()].concat());
+    assert_eq!(leader.written(30, "x"), "102030");
+    assert_eq!(
+        leader.execute(&for_update(50, "x")),
+        [],
+        "it has its turn, and waits for the value"
+    );
+    leader.prepare(20);
+    leader.prepare(30);
+    assert_eq!(leader.end(20, Some(stamp(20))), [settled(30)]);
+    assert_eq!(leader.end(30, Some(stamp(30))), [released(50)]);
+    // One with an earlier timestamp does not wait, nor is it kept from what is free.
+    assert_eq!(leader.execute(&appends(45, &["z"])), ready(45));
+}
+
+#[test]
+fn a_modification_that_waits_is_forgotten_with_its_transaction() {
+    let mut leader = leader();
+    leader.execute(&for_update(10, "x"));
+    leader.execute(&appends(20, &["x"]));
+    leader.execute(&appends(30, &["x"]));
+    assert_eq!(leader.discard(20), []);
+    assert_eq!(leader.discard(10), ready(30));
+    leader.prepare(30);
+    leader.end(30, Some(stamp(30)));
+    assert_eq!(leader.execute(&for_update(40, "x")), [released(40)], "no turn is left behind");
+    assert_eq!(leader.discard(40), []);
+    assert!(format!("{:?}", leader.control).contains("0 of them read for update"));
+}
+
+#[test]
+fn a_shot_that_reads_what_its_transaction_has_written_is_refused() {
+    let mut leader = leader();
+    leader.execute(&shot(10, 1, &[], &["x"]));
+    assert!(matches!(leader.execute(&last(10, &["y"], &[]))[..], [Event::Refused(..)]));
+}
