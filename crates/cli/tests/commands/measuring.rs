@@ -123,6 +123,40 @@ fn bench_runs_on_threads_and_processes_and_its_history_holds() {
 }
 
 #[test]
+fn the_results_of_clients_in_several_processes_are_added_up() {
+    let times = ["--seconds", "0.4", "--warm-up", "0.1", "--cool-down", "0.1", "--json"];
+    for more in [
+        &["counter", "--modify", "--protocol", "ncc", "--processes"][..],
+        &["retwis", "--keys", "500", "--sequential", "--protocol", "morty"],
+        &["ycsb", "--keys", "100", "--protocol", "abd", "--writes", "0.5"],
+    ] {
+        let clients = ["--clients", "5", "--client-processes", "3"];
+        let output = serried(&[&["bench"], more, &clients, &times].concat());
+        assert_eq!(code(&output), 0, "{more:?}: {}", err(&output));
+        let row: Value = serde_json::from_str(&out(&output)).expect("one line of JSON");
+        assert_eq!(row["clients"], 5);
+        assert!(row["committed"].as_u64() > Some(20), "{row}");
+        assert!(row["latency_us_p50"].as_u64() > Some(0) && row["failed"] == 0, "{row}");
+        let kinds = row["kinds"].as_array().unwrap();
+        let of_kinds: u64 = kinds.iter().map(|kind| kind["committed"].as_u64().unwrap()).sum();
+        // A request of registers is one operation here.
+        assert_eq!(row["committed"].as_u64(), Some(of_kinds), "{row}");
+        // The messages of the clients count, too: a transaction takes a request and an answer at least.
+        assert!(row["costs"]["messages_per_txn"].as_f64() > Some(2.0), "{row}");
+        assert!(row["costs"]["client_cpu_us_per_txn"].as_f64() > Some(1.0), "{row}");
+    }
+    for (arguments, expected) in [
+        (&["counter", "--client-processes", "2", "--check"][..], "--check"),
+        (&["snapshot", "--client-processes", "2"], "not for workloads of snapshots"),
+        (&["counter", "--client-processes", "0"], "choose from 1 to 256"),
+    ] {
+        let output = serried(&[&["bench"], arguments].concat());
+        assert_eq!(code(&output), 2, "{arguments:?}");
+        assert!(err(&output).contains(expected), "{}", err(&output));
+    }
+}
+
+#[test]
 fn a_workload_can_be_checked_again_on_the_keyspace_that_it_has_used() {
     let keyspaces = [
         KeyspaceConfiguration::new("default", "morty"),
