@@ -66,7 +66,17 @@ impl ListAppend {
     /// missing elements.
     #[must_use]
     pub fn moving(self) -> ListAppend {
-        ListAppend { moves: true, modify: false, ..self }
+        ListAppend { moves: true, ..self }
+    }
+
+    /// Whether a list moves. If some of them are modified, those don't.
+    fn moves(&self, key: u64) -> bool {
+        self.moves && !self.modifies(key)
+    }
+
+    /// Whether a list is modified: all of them, or every other one if lists move.
+    fn modifies(&self, key: u64) -> bool {
+        self.modify && (!self.moves || key.is_multiple_of(2))
     }
 
     /// The elements of a list, its present key, and its other key.
@@ -77,10 +87,11 @@ impl ListAppend {
         for_update: bool,
     ) -> Result<Found, Abort> {
         let [here, there] = [key, key | ELSEWHERE].map(|key| number::key(key, 8));
-        let keys = if self.moves { vec![&here, &there] } else { vec![&here] };
+        let moves = self.moves(key);
+        let keys = if moves { vec![&here, &there] } else { vec![&here] };
         let updated = if for_update { keys.len() } else { 0 };
         let lists = transaction.get_many(keys).for_update(..updated).await?;
-        if !self.moves {
+        if !moves {
             return Ok(Found { list: decode(&lists[0]), here, there });
         }
         // A list is never at both keys. If it seems to be, both contents are shown.
@@ -131,7 +142,9 @@ impl Workload for ListAppend {
             let mut done = Vec::new();
             for operation in plan.operations() {
                 match operation {
-                    MicroOperation::Append { key, element } if self.modify && element % 4 < 3 => {
+                    MicroOperation::Append { key, element }
+                        if self.modifies(*key) && element % 4 < 3 =>
+                    {
                         let appending = transaction.modify(number::key(*key, 8), append(*element));
                         if element % 4 == 0 && !appending.await?.applied {
                             return Err(Abort::new("a list has become too long"));
@@ -142,7 +155,7 @@ impl Workload for ListAppend {
                         let Found { mut list, here, there } =
                             self.find(&transaction, *key, true).await?;
                         list.push(*element);
-                        if self.moves && element.is_multiple_of(APPENDS_TO_MOVE) {
+                        if self.moves(*key) && element.is_multiple_of(APPENDS_TO_MOVE) {
                             transaction.delete(here);
                             transaction.put(there, encode(&list));
                         } else {
@@ -175,7 +188,8 @@ impl Workload for ListAppend {
                 _ => reads.push(key),
             }
         }
-        let is_batch = self.modify && plan.operations().len().is_multiple_of(2);
+        let all_modify = plan.operations().iter().all(|operation| self.modifies(operation.key()));
+        let is_batch = all_modify && plan.operations().len().is_multiple_of(2);
         is_batch.then(|| OneShot { reads, writes: Vec::new(), modifies, fill })
     }
 

@@ -8,7 +8,7 @@ use rand_pcg::Pcg64Mcg;
 use serried_history::{MicroOperation, ReadResult};
 use serried_model::{Key, Value};
 use serried_session::Transaction;
-use serried_workload::{ListAppend, Parameters, Plan, Run, Workload};
+use serried_workload::{ListAppend, OneShot, Parameters, Plan, Run, Workload};
 
 /// How many lists are in use at a time.
 const LISTS: u64 = 8;
@@ -17,7 +17,7 @@ const USED_FOR_MS: u64 = 500;
 /// How many elements one client can append. A part of each element names the client.
 const ELEMENTS: u64 = 1 << 20;
 
-/// The transactions of [`ListAppend`], for processes that do not talk to each other. The time determines which lists
+/// The transactions of [`ListAppend`], which modify some lists and move the others, for processes that do not talk to each other. The time determines which lists
 /// are in use, and every client has elements of its own.
 pub(super) struct SharedLists {
     lists: ListAppend,
@@ -28,7 +28,8 @@ pub(super) struct SharedLists {
 
 impl SharedLists {
     pub(super) fn new(begun_ms: u64) -> SharedLists {
-        let lists = ListAppend::new(&Parameters::default()).moving();
+        let parameters = Parameters { modify: true, ..Parameters::default() };
+        let lists = ListAppend::new(&parameters).moving();
         SharedLists { lists, begun_ms, appended: AtomicU64::new(0) }
     }
 
@@ -58,6 +59,10 @@ impl Workload for SharedLists {
 
     fn run<'a>(&'a self, plan: &'a Plan, transaction: Transaction, record: bool) -> Run<'a> {
         self.lists.run(plan, transaction, record)
+    }
+
+    fn one_shot(&self, plan: &Plan) -> Option<OneShot> {
+        self.lists.one_shot(plan)
     }
 
     fn initial(&self, i: u64) -> Option<(Key, Value)> {

@@ -142,6 +142,7 @@ get k
 use accounts
 put a 1
 add a 1
+again 7.1 add a 1
 help
 ";
     let output = with_input(&["shell", &url, "--keyspace", "flags"], statements);
@@ -162,6 +163,7 @@ help
         "k = \"text of it\"",
         "k is absent",
         "committed",
+        "a = 2",
     ];
     let mut lines = said.lines();
     for expected in expected {
@@ -169,7 +171,7 @@ help
     }
     let errors = err(&output);
     assert!(errors.contains("`k`: the value is text, and has to be an integer"), "{errors}");
-    assert!(errors.contains("`add` can't be understood"), "{errors}");
+    assert!(errors.contains("`again` can't be understood"), "{errors}");
     assert!(said.contains("begin               begin a transaction"), "{said}");
 
     // What was meant for a transaction is not run without one.
