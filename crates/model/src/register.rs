@@ -441,6 +441,8 @@ mod tests {
         assert_eq!(add(-1, 3, "-98"), Change::To(value("-99")));
         assert_eq!(add(-1, 3, "-99"), Change::None);
         assert_eq!(add(0, 0, "0"), Change::None);
+        let bounded = Modification::Add { delta: -3, least: 0, most: 9 };
+        assert_eq!(applied(&bounded.within(8), "2"), Change::None, "its own bounds hold, too");
         assert_eq!(add(-1, 1, "0"), Change::None);
         assert_eq!(add(-1, 19, "-999999999999999999"), Change::None);
         assert_eq!(add(1, 19, "9223372036854775806"), Change::To(value("9223372036854775807")));

@@ -25,11 +25,6 @@ pub(crate) struct Script<F: Family> {
 impl<F: Session> Script<F> {
     /// A script with room for two recipients, and a keyspace of a protocol that offers `offers`.
     pub(crate) fn offering(offers: F::Offers) -> (Arc<Script<F>>, F::Keyspace) {
-        Script::limited(offers, Limits { value_bytes: 8, ..Limits::default() })
-    }
-
-    /// The same, with these limits.
-    pub(crate) fn limited(offers: F::Offers, limits: Limits) -> (Arc<Script<F>>, F::Keyspace) {
         let script = Arc::new(Script {
             switchboard: Mutex::new(Switchboard::new(2)),
             alarms: Mutex::default(),
@@ -38,6 +33,7 @@ impl<F: Session> Script<F> {
             last: Mutex::default(),
             obstacle: Mutex::default(),
         });
+        let limits = Limits { value_bytes: 8, ..Limits::default() };
         (script.clone(), F::keyspace(script, limits, offers))
     }
 

@@ -766,12 +766,21 @@ mod tests {
             both.enter_request(at(1), request);
             [&one, &other][i % 2].enter_request(at(1), request);
         }
+        let committed = Committed { value: (), version: version(9), attempts: 2, re_executions: 3 };
+        let footprint = Footprint { reads_sent_by_re_executions: 4, ..Footprint::default() };
         for measurement in [&both, &other] {
-            measurement.enter_arrival(at(1), Duration::from_micros(300), Arrival::Done);
+            for how in [Arrival::Done, Arrival::Failed, Arrival::Dropped] {
+                measurement.enter_arrival(at(1), Duration::from_micros(300), how);
+            }
+            let done = Ok((committed.clone(), footprint.clone()));
+            measurement.enter("transaction", at(1), at(4), &done);
+            let planned = TransactionError::Application(RolledBack("as planned").into());
+            measurement.enter::<()>("transaction", at(1), at(4), &Err(planned));
         }
         one.add(other.results());
         assert_eq!(one.report(), both.report());
-        assert_eq!(one.committed_so_far(), 2);
+        assert_eq!((one.committed_so_far(), one.latest()), (3, version(9)));
+        assert_eq!(one.report().rolled_back, 1);
     }
 
     #[test]

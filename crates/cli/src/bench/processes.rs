@@ -40,6 +40,13 @@ pub(crate) struct Share {
     address: String,
 }
 
+impl Share {
+    /// The numbers of its clients.
+    fn numbers(&self) -> impl Iterator<Item = usize> {
+        (self.first..self.clients).step_by(self.step)
+    }
+}
+
 impl FromStr for Share {
     type Err = String;
 
@@ -190,8 +197,8 @@ impl Bench {
             let driver = W::driver(&keyspace);
             let load =
                 Load::<W>::new(&self.load, ("", false), share.clients, workload, driver.now());
-            let numbers = (share.first..share.clients).step_by(share.step);
-            let tasks: Vec<_> = numbers.map(|i| tokio::spawn(load.client(i, &keyspace))).collect();
+            let client = |i| tokio::spawn(load.client(i, &keyspace));
+            let tasks: Vec<_> = share.numbers().map(client).collect();
             let window = load.measurement.window();
             let sleep_until = |at| Alarm::at(driver.clone(), at).wait();
             sleep_until(window.from).await;
@@ -242,7 +249,12 @@ mod tests {
             keyspace: "benchmark".to_string(),
             address: "serried://127.0.0.1:7400,127.0.0.1:7401".to_string(),
         };
-        assert_eq!(share.to_string().parse(), Ok(share));
+        assert_eq!(share.to_string().parse(), Ok(share.clone()));
+        let all =
+            (0..8).flat_map(|first| Share { first, ..share.clone() }.numbers().collect::<Vec<_>>());
+        let all: std::collections::BTreeSet<usize> = all.collect();
+        assert_eq!((all.len(), all.last()), (64, Some(&63)));
+        assert_eq!(share.numbers().count(), 8);
         for wrong in ["", "1/2/3", "1/2/x/k/serried://a", "1/2/3/k"] {
             assert!(wrong.parse::<Share>().is_err(), "{wrong}");
         }

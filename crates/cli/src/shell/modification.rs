@@ -52,6 +52,8 @@ mod tests {
         assert_eq!(described("add n -3").unwrap(), Some(Modification::add(-3)));
         let bounded = Modification::Add { delta: 5, least: 0, most: 9 };
         assert_eq!(described("add n 5 0 9").unwrap(), Some(bounded));
+        assert_eq!(described("minimum n 5").unwrap(), Some(Modification::Minimum(5)));
+        assert_eq!(described("maximum n 5").unwrap(), Some(Modification::Maximum(5)));
         let swap =
             |expected| Modification::CompareAndSwap { expected, new: Some(Value::from("a b")) };
         assert_eq!(described("cas k - 'a b'").unwrap(), Some(swap(None)));

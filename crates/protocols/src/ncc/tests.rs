@@ -593,8 +593,10 @@ fn modifications_let_those_go_first_who_have_read_for_update() {
     leader.prepare(30);
     assert_eq!(leader.end(20, Some(stamp(20))), [settled(30)]);
     assert_eq!(leader.end(30, Some(stamp(30))), [released(50)]);
-    // One with an earlier timestamp does not wait, nor is it kept from what is free.
-    assert_eq!(leader.execute(&appends(45, &["z"])), ready(45));
+    // Nobody waits for the turn of one with a later timestamp.
+    let mut leader = self::leader();
+    leader.execute(&for_update(50, "x"));
+    assert_eq!(leader.execute(&appends(45, &["x"])), refused(45, "x"), "50 has read it");
 }
 
 #[test]
@@ -617,4 +619,13 @@ fn a_shot_that_reads_what_its_transaction_has_written_is_refused() {
     let mut leader = leader();
     leader.execute(&shot(10, 1, &[], &["x"]));
     assert!(matches!(leader.execute(&last(10, &["y"], &[]))[..], [Event::Refused(..)]));
+}
+
+#[test]
+fn who_modifies_what_it_has_read_waits_for_other_readers() {
+    let mut leader = leader();
+    assert_eq!(leader.execute(&shot(30, 1, &["x"], &[])), [released(30)]);
+    assert_eq!(leader.execute(&shot(20, 1, &["x"], &[])), [released(20)]);
+    assert_eq!(leader.execute(&appends(30, &["x"])), waits(30));
+    assert_eq!(leader.discard(20), [settled(30)]);
 }

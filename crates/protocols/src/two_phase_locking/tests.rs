@@ -460,3 +460,11 @@ fn a_modification_that_waits_for_its_lock_follows_from_what_is_there_then() {
     leader.execute(&last(30, &[], &[]));
     assert_eq!(leader.written(30, "x"), "102030");
 }
+
+#[test]
+fn a_modification_takes_effect_after_the_reads_of_what_it_overwrites() {
+    let mut leader = Bench::<Locking<true>>::new();
+    leader.commit(100, &["x"], &[]);
+    leader.execute(&bench::appends(20, &["x"]));
+    assert_eq!(leader.prepare(20).from, stamp(100).next_of(txn_at(20)));
+}

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use serried_actor::{Group, Settings};
-use serried_model::{Modification, Modify, NodeId, Version};
+use serried_model::{Modify, NodeId, Version};
 
 use super::OF_SETS;
 use super::message::{AsOf, Decision, Executed, Kept, Message, Refusal, Reply, Request, Run, Shot};
@@ -88,12 +88,8 @@ pub(super) fn to_client(from: NodeId, told: &Reply, group: &Group) -> bool {
 
 fn shot(shot: &Shot, own: u16, group: &Group) -> bool {
     let Shot { txn, age, reads, for_update, modifies, participants: last, .. } = shot;
-    // Without a bound, a value would grow beyond all limits.
-    let unbounded = |modification: &Modification| matches!(modification, Modification::Append(_));
-    let mut modifications = modifies.iter().flat_map(|modify| &modify.modifications);
     version(*txn)
         && modifies.iter().map(|modify| modify.modifications.len()).sum::<usize>() <= Modify::MOST
-        && !modifications.any(unbounded)
         && age.is_none_or(|age| age < *txn)
         && *for_update as usize <= reads.len()
         && last.as_ref().is_none_or(|last| participants(last, own, group))
@@ -172,6 +168,7 @@ fn refusal(refusal: &Refusal) -> bool {
 mod tests {
     use core::time::Duration;
 
+    use serried_model::{Key, Modification};
     use serried_procedures::Datum;
     use serried_procedures::limits::MAX_DATA_OF_CALL;
 
@@ -203,5 +200,29 @@ mod tests {
         assert!(is_sound(bytes(most - datum)) && !is_sound(bytes(most - datum + 1)));
         let empty = |count: usize| vec![Datum::Bytes(Default::default()); count];
         assert!(is_sound(empty(most / datum)) && !is_sound(empty(most / datum + 1)));
+    }
+
+    #[test]
+    fn the_modifications_of_a_shot_are_bounded() {
+        let group = Group::new(1, Duration::from_millis(1));
+        let client = client_id(0);
+        let is_sound = |counts: [usize; 2]| {
+            let modify = |count| Modify {
+                key: Key::from("x"),
+                modifications: vec![Modification::Minimum(0); count],
+            };
+            let shot = Shot {
+                txn: Version { timestamp_us: 1, coordinator: client },
+                age: None,
+                number: 0,
+                reads: Vec::new(),
+                for_update: 0,
+                writes: Vec::new(),
+                modifies: counts.map(modify).into(),
+                participants: None,
+            };
+            to_replica(client, &Message::Request(Request::Shot(shot)), 0, &group, false)
+        };
+        assert!(is_sound([Modify::MOST - 1, 1]) && !is_sound([Modify::MOST, 1]));
     }
 }

@@ -187,6 +187,9 @@ fn a_modification_is_subject_to_the_limits() {
     for modification in [
         Modification::Append(Value::from(long.as_str())),
         Modification::SetIfAbsent(Value::from(long.as_str())),
+        Modification::CompareAndSwap { expected: None, new: Some(Value::from(long.as_str())) },
+        Modification::CompareAndSwap { expected: Some(Value::from(long.as_str())), new: None },
+        Modification::Set(Some(Value::from(long.as_str()))),
     ] {
         let mut transaction = Box::pin(keyspace.transact(|tx| {
             let modification = modification.clone();
@@ -288,7 +291,8 @@ fn what_the_session_makes_of_values_is_within_the_limits_too() {
     let offers = Offers { one_shots: false, past: false, modifies: false };
     let limits = Limits { value_bytes: 500, transaction_bytes: 600, ..Limits::default() };
     for (bytes, fits) in [(298, true), (299, false)] {
-        let (script, keyspace) = Script::limited(offers, limits);
+        let (script, keyspace) = Script::offering(offers);
+        let keyspace = TransactionKeyspace { limits, ..keyspace };
         let mut transaction = Box::pin(keyspace.transact(|tx| async move {
             drop(tx.modify("a", Modification::Append(Value::from("x"))));
             drop(tx.modify("b", Modification::Append(Value::from("x"))));
@@ -347,4 +351,52 @@ fn a_transaction_that_writes_too_much_with_what_it_modifies_fails_with_that() {
         let message = "transaction too large at key `a`: 9 bytes, the limit is 8";
         assert_eq!(error.to_string(), message);
     }
+}
+
+#[test]
+fn so_many_modifications_are_too_large_a_transaction() {
+    let (script, keyspace) = Script::new();
+    let limits = Limits { transaction_bytes: 600, ..Limits::default() };
+    let keyspace = TransactionKeyspace { limits, ..keyspace };
+    let add = || Modification::add(1);
+    let mut batch = Box::pin(keyspace.batch(
+        ["a", "b", "a"].into_iter().fold(Batch::new(), |batch, key| batch.modify(key, add())),
+    ));
+    let Poll::Ready(Err(error)) = poll(&mut batch) else { panic!() };
+    assert!(matches!(error, TransactionError::TooLarge(_)), "{error}");
+    assert_eq!(script.all_asked(), [""; 0]);
+    let mut transaction = Box::pin(keyspace.transact(|tx| async move {
+        for key in ["a", "b", "a"] {
+            drop(tx.modify(key, Modification::add(1)));
+        }
+        Ok(())
+    }));
+    let Poll::Ready(Err(error)) = poll(&mut transaction) else { panic!() };
+    assert!(matches!(error, TransactionError::TooLarge(_)), "{error}");
+    assert!(!script.asked().iter().any(|asked| asked.starts_with("commit")));
+    // Those that the program has looked at are writes, and count as such.
+    let mut transaction = Box::pin(keyspace.transact(|tx| async move {
+        for key in ["a", "b", "c"] {
+            tx.modify(key, Modification::add(1)).await?;
+        }
+        Ok(())
+    }));
+    for key in ["a", "b", "c"] {
+        assert!(poll(&mut transaction).is_pending());
+        script.tell_last(Output::Began(version(9)));
+        script.tell_last(Output::Value(read(key, 1, "1")));
+    }
+    assert!(poll(&mut transaction).is_pending());
+    assert!(script.asked().last().unwrap().starts_with("commit"));
+}
+
+#[test]
+fn a_get_of_what_is_modified_reads_for_update() {
+    let (script, keyspace) = Script::new();
+    let mut transaction = Box::pin(keyspace.transact(|tx| async move {
+        drop(tx.modify("a", Modification::add(1)));
+        tx.get("a").await
+    }));
+    assert!(poll(&mut transaction).is_pending());
+    assert_eq!(script.asked(), ["get a for update"]);
 }

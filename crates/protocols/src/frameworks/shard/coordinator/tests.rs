@@ -6,11 +6,11 @@ use std::collections::BTreeSet;
 use rand_pcg::Pcg64Mcg;
 use serried_actor::{Actor, Context, Coordinate, Group, Settings};
 use serried_model::transactions::{Ending, Operation, Outcome, Output, Past};
-use serried_model::{Key, NodeId, TxnId, Version, Write};
+use serried_model::{Key, Modification, Modify, NodeId, TxnId, Version, Write};
 
 use super::super::control::Control;
 use super::super::forger::{Forger, NOW_US};
-use super::super::message::{Decision, Executed, Found, Message, Refusal, Reply, Request};
+use super::super::message::{Decision, Executed, Found, Message, Part, Refusal, Reply, Request};
 use super::super::replica::Replica;
 use super::super::stamp::{Stamp, Validity};
 use super::{Coordinator, Timer};
@@ -80,12 +80,35 @@ fn a_snapshots_version_is_out_of_reach_of_open_transactions() {
     }
 }
 
+fn add_to_x() -> Modify {
+    Modify { key: Key::from("x"), modifications: vec![Modification::add(1)] }
+}
+
+#[test]
+fn a_transaction_that_writes_too_much_is_over_for_good() {
+    let group = Group::new(1, Duration::from_millis(1));
+    let mut coordinator = client::<Queues<false>>(&group);
+    let one_shot =
+        Operation::OneShot { reads: Vec::new(), writes: Vec::new(), modifies: vec![add_to_x()] };
+    let operations = vec![Operation::Begin { only_reads: false, age: None }, one_shot];
+    let txn = version_of(&mut coordinator, (1, 0), operations);
+    let reason = Refusal::TooLarge { key: Key::from("x"), bytes: 1 << 30 };
+    let told = act(&mut coordinator, 0, |coordinator, cx| {
+        let refused = Message::Reply(Reply::Refused { txn, reason });
+        coordinator.on_message(NodeId::replica(0, 0), refused, cx);
+    });
+    let (key, bytes, limit) = (Key::from("x"), 1 << 30, Part::MOST_BYTES);
+    let outcome = Output::Outcome(Outcome::TooLarge { key, bytes, limit });
+    assert!(told.contains(&(TxnId(1), outcome)), "{told:?}");
+}
+
 /// Writes take a round to be locked, unless their keys were read for update and the reads were answered.
 #[test]
 fn writes_whose_locks_are_held_are_sent_with_the_last_shot() {
     let group = Group::new(1, Duration::from_millis(1));
-    for (for_update, answered, at_once) in
-        [(true, true, true), (true, false, false), (false, true, false)]
+    let cases = [(true, true, true), (true, false, false), (false, true, false)];
+    for ((for_update, answered, at_once), modifies) in
+        cases.into_iter().flat_map(|case| [(case, false), (case, true)])
     {
         let mut client = client::<Locking<true>>(&group);
         let get = Operation::Get { key: Key::from("x"), for_update };
@@ -100,9 +123,11 @@ fn writes_whose_locks_are_held_are_sent_with_the_last_shot() {
         }
         client.network.clear();
         let write = Write { key: Key::from("x"), value: None };
-        let commit =
-            Operation::Commit { reads: Vec::new(), writes: vec![write], modifies: Vec::new() };
-        client.operate(0, 1, commit);
+        let (writes, modifies) = match modifies {
+            true => (Vec::new(), vec![add_to_x()]),
+            false => (vec![write], Vec::new()),
+        };
+        client.operate(0, 1, Operation::Commit { reads: Vec::new(), writes, modifies });
         let shots = client.network.drain(..).filter_map(|(.., message)| match message {
             Message::Request(Request::Shot(shot)) => Some(shot.participants.is_some()),
             _ => None,

@@ -233,6 +233,13 @@ mod tests {
             assert_eq!(us, NOW + more);
             versions.give(us);
         }
+        // But none is in the lane of a later time at which a transaction took effect.
+        versions.take(FAR);
+        for _ in 0..100 {
+            let us = versions.free_lane_from(NOW, NOW, |_| true);
+            assert_ne!(us % Stamp::LANES, FAR % Stamp::LANES);
+            versions.give(us);
+        }
     }
 
     #[test]

@@ -429,7 +429,7 @@ fn a_transaction_that_runs_too_long_is_refused_with_that_reason() {
 /// The modifications are small. What they make is not.
 #[test]
 fn a_part_that_would_be_too_large_is_refused_and_others_go_on() {
-    fn refused<C: Control>() {
+    fn with_large_values<C: Control>() -> Bench<C> {
         let mut bench = Bench::<C>::new();
         let large = Some(Value::from(vec![7; 12 << 20].as_slice()));
         for (us, key) in [(1, "a"), (2, "b"), (3, "c")] {
@@ -438,14 +438,27 @@ fn a_part_that_would_be_too_large_is_refused_and_others_go_on() {
             bench.ask(Request::Shot(put));
             bench.commit(txn(us), Stamp::assigned(txn(us)));
         }
-        let modify = |key: &str| Modify {
-            key: Key::from(key),
+        bench
+    }
+    fn appends(us: u64, keys: &[&str]) -> Request {
+        let modify = |key: &&str| Modify {
+            key: Key::from(*key),
             modifications: vec![Modification::Append(Value::from("x")).within(16 << 20)],
         };
-        let appends = |us: u64, keys: &[&str]| {
-            let modifies = keys.iter().copied().map(modify).collect();
-            Request::Shot(Shot { modifies, ..shot(txn(us), &[], &[], &[0]) })
-        };
+        let modifies = keys.iter().map(modify).collect();
+        Request::Shot(Shot { modifies, ..shot(txn(us), &[], &[], &[0]) })
+    }
+    // What it follows from was small, and is aborted.
+    fn refused_when_made_anew() {
+        let mut bench = with_large_values::<Queues<false>>();
+        bench.ask(Request::Shot(shot(txn(10), &[], &["a"], &[0, 1])));
+        assert_eq!(bench.ask(appends(20, &["a", "b", "c"])), []);
+        let told = bench.ask(Request::End { txn: txn(10), decision: Decision::Abort });
+        let ended = Reply::Decided { txn: txn(20), decision: Decision::Abort };
+        assert!(told.contains(&ended), "{told:?}");
+    }
+    fn refused<C: Control>() {
+        let mut bench = with_large_values::<C>();
         let told = bench.ask(appends(10, &["a", "b", "c"]));
         let [Reply::Refused { reason: Refusal::TooLarge { bytes, .. }, .. }] = told[..] else {
             panic!("{}: {told:?}", C::NAME)
@@ -455,6 +468,7 @@ fn a_part_that_would_be_too_large_is_refused_and_others_go_on() {
         assert!(matches!(told[..], [Reply::Executed(_)]), "{}: {told:?}", C::NAME);
     }
     refused::<Queues<false>>();
+    refused_when_made_anew();
     refused::<Versions>();
     refused::<Locking<false>>();
     refused::<Validation<Locks>>();
