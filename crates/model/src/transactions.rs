@@ -53,8 +53,8 @@ pub enum Operation {
     /// A write that the running program has made. It is a hint, sent as soon as the program waits for something. A
     /// protocol may show the write to other transactions at once, or wait for the commit.
     Put(Write),
-    /// The program has finished: commit exactly these writes and modifications, provided that exactly these reads hold. May come again
-    /// after an [`Output::Rewind`], with the reads and writes of the new run.
+    /// The program has finished: commit exactly these writes and modifications, provided that exactly these reads hold. May
+    /// come again after an [`Output::Rewind`], with the reads and writes of the new run.
     ///
     /// A Commit and a Rewind can cross. The coordinator ignores a Commit whose reads are not the latest that it has
     /// reported. Another Commit follows when the session has handled the Rewind.

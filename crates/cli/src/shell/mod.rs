@@ -30,8 +30,8 @@ Quote a key or a value with spaces, semicolons, quotes or backslashes, as in a U
 /// Talk to a running cluster: get, put, delete, and transactions of several statements.
 ///
 /// The statements depend on the keyspace, which has transactions, registers, stored procedures or snapshots. In transactions
-/// and registers, values can also be added to, appended to, compared and swapped. Procedures are called. Snapshots have sessions. `help`
-/// lists the statements. A key that is read in a transaction (after `begin`) may change before the transaction commits.
+/// and registers, values can also be added to, appended to, compared and swapped. Procedures are called. Snapshots
+/// have sessions. `help` lists the statements. A key that is read in a transaction (after `begin`) may change before the transaction commits.
 /// The shell then shows the new value and ends the transaction without any effect, because what you have typed since
 /// may depend on the old value. Begin it again.
 ///

@@ -17,8 +17,8 @@ const USED_FOR_MS: u64 = 500;
 /// How many elements one client can append. A part of each element names the client.
 const ELEMENTS: u64 = 1 << 20;
 
-/// The transactions of [`ListAppend`], which modify some lists and move the others, for processes that do not talk to each other. The time determines which lists
-/// are in use, and every client has elements of its own.
+/// The transactions of [`ListAppend`], which modify some lists and move the others, for processes that do not talk to
+/// each other. The time determines which lists are in use, and every client has elements of its own.
 pub(super) struct SharedLists {
     lists: ListAppend,
     /// When the first lists came into use, in milliseconds since the Unix epoch.

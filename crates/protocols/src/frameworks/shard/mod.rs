@@ -96,6 +96,10 @@
 //!   is what must not be lost alone.* The refused transaction would be open again, together with one that was executed as
 //!   if it were not. Two transactions then waited for each other for ever, or one did not see what the other wrote
 //!   (`replica/tests/gaps.rs`).
+//! - Under `ncc`, the value that a modification makes follows from the version before it. If that is aborted, several parts are
+//!   made anew, and each value follows from another new one. The *latest comes first* in the log. So if any of them is
+//!   lost, the first of the chain is. Its old part has read what was aborted, so the next leader refuses it, and all that
+//!   follows from it ([`Control::inherit`]). In the other order the next leader could keep an old value whose stamp fits.
 //! - The end of a transaction that commits relies on its part, which is chosen. That of one that is aborted relies on
 //!   nothing.
 //! - Windows contain what the windows before them granted. A set of procedures is proposed when the one before is in use at
@@ -114,6 +118,9 @@
 //!   [`serried_actor::Settings::outcomes_ms`], and until no shard can have an undecided part of it.
 //!   Leaders report to each other the time below which all transactions of their shards have ended.
 //! - Transactions that run for longer than `truncation_lag_ms` may be refused.
+//! - A part has at most 32 MiB ([`Part::MOST_BYTES`]), with the values that modifications make. The limit on transactions, which
+//!   clients check, counts the modifications alone. A transaction with a larger part is refused ([`Refusal::TooLarge`]). A
+//!   shot has at most 2^18 modifications.
 //! - A leader has at most 65,536 open transactions (`OPEN_AT_MOST`). 4096 requests may wait for the log, and as many read-only
 //!   ones for transactions (`PENDING_AT_MOST`). It handles no request while something waits to be proposed.
 //! - At most 65,536 answers wait until the leadership is confirmed (`CONFIRMING_AT_MOST`).
