@@ -49,7 +49,8 @@ Examples:
 /// this process, or with --processes processes of their own. All clients run on one thread and share
 /// one connection to each node. So a message carries what many of them ask, which saves much CPU time. With
 /// --client-processes they are divided among as many processes, as those of applications are. With --geo
-/// there are clients at each of its sites. With --sites the nodes are divided among the keyspace's sites, and a site's nodes are at one place of the geography.
+/// there are clients at each of its sites. With --sites the nodes are divided among the keyspace's sites,
+/// and a site's nodes are at one place of the geography.
 #[derive(Args, Clone)]
 #[command(after_help = table::help(EXAMPLES))]
 pub(crate) struct Bench {

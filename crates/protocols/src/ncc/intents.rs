@@ -8,7 +8,8 @@
 //!
 //! A modification makes no use of a turn, since it reads and writes at once. But a stream of them would never let anybody
 //! write what it has read. So a modification waits, too, for one with an earlier timestamp whose turn it is, and passes the
-//! turn on as soon as it is executed.
+//! turn on as soon as it is executed. That is so at each shard by itself. If its modifications at another shard are executed
+//! meanwhile, one with an earlier timestamp that goes there, too, is refused, as always under NCC.
 
 use std::collections::BTreeSet;
 

@@ -313,23 +313,6 @@ impl Attempt {
         !self.only_reads
     }
 
-    /// Whether what the session would write for the finished run is within the limit on transactions.
-    ///
-    /// # Errors
-    /// If it is not.
-    pub(crate) fn check_executed(&self) -> Result<(), Unfit> {
-        let state = self.lock();
-        if self.modifies || state.run.modifies.is_empty() {
-            return Ok(()); // The servers look at what they execute.
-        }
-        let mut bytes = 0;
-        for Write { key, value } in state.executed() {
-            bytes += key.len() + value.as_ref().map_or(0, Value::len);
-            self.limits.check_transaction(&key, bytes)?;
-        }
-        Ok(())
-    }
-
     /// Whether everything is known that the commit of the finished run needs. If not, the session is woken when more is.
     pub(crate) fn knows_bases(&self) -> bool {
         let state = self.lock();
@@ -353,7 +336,7 @@ impl Attempt {
 
     /// The commit of the finished run, without its writes if `writes` is false. Returns `None` if one of its reads has
     /// changed in the meantime, so that the program has to run again.
-    pub(crate) fn commit(&self, writes: bool) -> Option<Operation> {
+    pub(crate) fn commit(&self, writes: bool) -> Option<(Operation, Option<Unfit>)> {
         let mut state = self.lock();
         state.unannounced.clear();
         if !state.signals.rewound.is_empty() {
@@ -375,14 +358,28 @@ impl Attempt {
         let bases = state.bases().filter(|(_, read)| writes && unasked(read));
         let bases = bases.filter_map(|(key, read)| Some((key, read.found.as_ref()?)));
         let reads = state.answered_reads().chain(bases).map(stamp).collect();
-        let (writes, modifies) = match writes {
+        let (mut writes, modifies) = match writes {
             true if self.modifies => (state.run_writes(), state.run_modifies()),
             true => (state.executed(), Vec::new()),
             false => Default::default(),
         };
+        let unfit = self.check_written(&writes).err();
+        if unfit.is_some() {
+            writes.clear();
+        }
         // The commit carries the latest stamps.
         state.signals.refreshed = false;
-        Some(Operation::Commit { reads, writes, modifies })
+        Some((Operation::Commit { reads, writes, modifies }, unfit))
+    }
+
+    /// What the session writes for modifications may be more than a transaction may write.
+    fn check_written(&self, writes: &[Write]) -> Result<(), Unfit> {
+        let mut bytes = 0;
+        for Write { key, value } in writes {
+            bytes += key.len() + value.as_ref().map_or(0, Value::len);
+            self.limits.check_transaction(key, bytes)?;
+        }
+        Ok(())
     }
 
     /// Which limit the current run has exceeded, if any.

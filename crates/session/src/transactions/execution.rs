@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serried_actor::Timestamp;
 use serried_model::transactions::{Operation, Outcome};
-use serried_model::{Key, Modify, ReadValue, TxnId, Version, Write};
+use serried_model::{Key, Modify, ReadValue, TxnId, Unfit, Version, Write};
 
 use super::Attempt;
 use super::attempt::Signals;
@@ -90,6 +90,9 @@ pub(crate) struct Execution<'a, P: Program> {
     phase: Phase<P::Value>,
     /// What the program has returned, if the session has to read the values that it modifies before it can commit.
     result: Option<Result<P::Value, Abort>>,
+    /// The limit over which the last commit was, with what modifications have made of the values that they have found.
+    /// So it was one of the reads alone.
+    unfit: Option<Unfit>,
     operations: Vec<Operation>,
 }
 
@@ -120,6 +123,7 @@ impl<'a, P: Program> Execution<'a, P> {
             may_take_effect: false,
             phase: Phase::New,
             result: None,
+            unfit: None,
             operations: Vec::new(),
         }
     }
@@ -161,20 +165,20 @@ impl<'a, P: Program> Execution<'a, P> {
             self.result = Some(result);
             return self.wait(txn);
         }
-        let result = self.within_limits(result);
-        let Some(commit) = self.attempt.commit(result.is_ok()) else { return Ran::Overtaken };
-        self.note_writes(&commit);
-        self.submit(txn, commit);
+        if !self.commit(txn, result.is_ok()) {
+            return Ran::Overtaken;
+        }
         self.phase = Phase::Committing(txn, result);
         Ran::Waits
     }
 
-    /// What a finished run comes to, which is an error if its modifications have made too much of what they have found.
-    fn within_limits(&self, result: Result<P::Value, Abort>) -> Result<P::Value, Abort> {
-        result.and_then(|value| match self.attempt.check_executed() {
-            Ok(()) => Ok(value),
-            Err(error) => Err(Abort::unfit(error)),
-        })
+    /// Asks to commit the finished run. Returns false if one of its reads has changed.
+    fn commit(&mut self, txn: TxnId, is_done: bool) -> bool {
+        let Some((commit, unfit)) = self.attempt.commit(is_done) else { return false };
+        self.unfit = unfit;
+        self.note_writes(&commit);
+        self.submit(txn, commit);
+        true
     }
 
     /// Passes on what the program waits for.
@@ -208,25 +212,22 @@ impl<'a, P: Program> Execution<'a, P> {
             self.result = None;
             self.program.rewind(&self.attempt, &signals.rewound);
             self.phase = Phase::Running(txn);
-        } else if matches!(self.phase, Phase::Committing(..))
-            && let Phase::Committing(_, result) =
-                core::mem::replace(&mut self.phase, Phase::Running(txn))
-        {
+        } else if let Phase::Committing(_, result) = &self.phase {
             // The values that the program has read are the same, but their versions are new, or the values that it modifies
             // are: the run stands, and commits again. If yet another read has changed, the next signals say so.
-            let result = self.within_limits(result);
-            if let Some(commit) = self.attempt.commit(result.is_ok()) {
-                self.note_writes(&commit);
-                self.submit(txn, commit);
-            }
-            self.phase = Phase::Committing(txn, result);
+            self.commit(txn, result.is_ok());
         }
     }
 
     /// Handles the outcome that the coordinator has reported.
     fn conclude(&mut self, outcome: Outcome) -> Ended<P::Value> {
         match (outcome, self.over(false)) {
-            (Outcome::Committed, Phase::Committing(_, result)) => Ended::Committed(result),
+            (Outcome::Committed, Phase::Committing(_, result)) => {
+                Ended::Committed(match self.unfit.take() {
+                    Some(error) if result.is_ok() => Err(Abort::unfit(error)),
+                    _ => result,
+                })
+            }
             (Outcome::Committed, _) => {
                 panic!("transaction {:?} committed unasked", self.attempt.version())
             }

@@ -352,24 +352,27 @@ pub enum Refusal {
 }
 
 impl Part {
-    /// How large a part may be, in bytes. Each is an entry of the log, and goes to the followers in one message.
+    /// How much a part may write, keys and values, in bytes. Each part is an entry of the log, and goes to the followers in
+    /// one message.
     pub const MOST_BYTES: usize = 32 << 20;
 
-    /// How much an item takes up, in bytes.
+    /// How long a key and what is written to it are, in bytes.
     fn bytes_of(item: &Item) -> usize {
         let value = item.write.as_ref().and_then(|write| write.value.as_ref());
-        item.key.len() + value.map_or(0, Value::len) + size_of::<Item>()
+        item.key.len() + value.map_or(0, Value::len)
     }
 
     /// About how large it is, in bytes.
     pub(super) fn bytes(&self) -> usize {
-        self.items.iter().map(Part::bytes_of).sum::<usize>() + size_of::<Part>()
+        let length = |item: &Item| Part::bytes_of(item) + size_of::<Item>();
+        self.items.iter().map(length).sum::<usize>() + size_of::<Part>()
     }
 
     /// The refusal of a transaction with this part, if it is too large.
     pub(super) fn too_large(&self) -> Option<Refusal> {
-        let bytes = self.bytes();
-        let largest = self.items.iter().max_by_key(|item| Part::bytes_of(item))?;
+        let written = || self.items.iter().filter(|item| item.write.is_some());
+        let bytes = written().map(Part::bytes_of).sum::<usize>();
+        let largest = written().max_by_key(|item| Part::bytes_of(item))?;
         let refusal = || Refusal::TooLarge { key: largest.key.clone(), bytes: bytes as u64 };
         (bytes > Part::MOST_BYTES).then(refusal)
     }

@@ -50,7 +50,7 @@ pub(super) struct Leader<C> {
     pub(super) windows: Windows,
     /// Entries that must be put into the log. They all result from a single message, because the
     /// leader handles no other before they are in the log. For each open transaction there are at
-    /// most a part and an end.
+    /// most an end and a few parts: one more each time that it is made again.
     pub(super) unproposed: VecDeque<Entry>,
     /// Replies to send once a slot is chosen.
     confirming: VecDeque<(u64, NodeId, Reply)>,
@@ -170,8 +170,9 @@ impl<C: Control> Leader<C> {
             let Some(slot) = log.propose_led(entry.clone(), cx) else {
                 return self.unproposed.push_front(entry);
             };
-            let open = part.and_then(|txn| self.open.get_mut(&txn));
-            if let Some(open) = open.filter(|open| open.standing == Standing::Preparing(None)) {
+            let Some(open) = part.and_then(|txn| self.open.get_mut(&txn)) else { continue };
+            open.queued = open.queued.saturating_sub(1);
+            if open.queued == 0 && open.standing == Standing::Preparing(None) {
                 open.standing = Standing::Preparing(Some(slot));
             }
         }
@@ -217,11 +218,9 @@ impl<C: Control> Leader<C> {
         }
         let Some(participants) = open.participants.clone() else { return };
         let Some((validity, items)) = self.controlled.part(txn) else { return };
-        if open.standing == Standing::Preparing(None) {
-            // Only the last part counts.
-            let other = |entry: &Entry| entry.part().is_none_or(|part| part.txn != txn);
-            self.unproposed.retain(other);
-        }
+        // An earlier part that waits for the log stays there, although only the last one counts. Parts that follow from it
+        // may be behind it, and the next leader must not find these alone.
+        open.queued += 1;
         let part = Arc::new(Part { txn, participants: participants.clone(), validity, items });
         if let Some(reason) = part.too_large() {
             return self.discard(txn, reason, common, cx);

@@ -42,6 +42,8 @@ pub(super) struct Open {
     /// Where its part stands among the parts and uncertain ends that this leader has put into the log. Inherited parts stand
     /// before all.
     pub(super) place: u64,
+    /// How many of its parts wait to be put into the log. Only the last one counts.
+    pub(super) queued: u32,
     /// Whether it had another part before.
     pub(super) is_remade: bool,
     /// Its end has followed its part into the log, since there is no other part. What its last shot has read.
@@ -103,6 +105,7 @@ impl Open {
             validity: Validity::ALWAYS,
             keys: Arc::new([]),
             place: 0,
+            queued: 0,
             is_remade: false,
             alone: None,
             call: None,

@@ -222,3 +222,32 @@ fn no_answer_is_kept_for_a_client_that_has_asked_for_the_end_before() {
     trio.pass(Duration::from_millis(400));
     assert_eq!(trio.nodes[NodeId(0)].gauge("answered"), 0);
 }
+
+/// What two modifications follow from is aborted. The first ends alone, so the second is put into the log once more, behind
+/// that end. The log has room for some of that, and then the leader fails.
+#[test]
+fn a_modification_does_not_outlive_the_new_part_that_it_was_made_of() {
+    for mib in [1, 2, 3] {
+        let mut trio = Trio::<Queues<false>>::new();
+        let us = trio.after_us();
+        trio.ask(0, last(us, 1, &[], &["x"]));
+        let append = |after: u64, fill: u8| {
+            let suffix = vec![fill; mib << 19];
+            let append = Modification::Append(Value::from(suffix.as_slice())).within(16 << 20);
+            let modifies = vec![Modify { key: Key::from("x"), modifications: vec![append] }];
+            Request::Shot(Shot { modifies, ..shot(txn(us + after), &[], &[], &[0]) })
+        };
+        for (after, fill) in [(1, b'a'), (2, b'b')] {
+            assert_eq!(trio.ask(0, append(after, fill)), []);
+            trio.pass(Duration::from_millis(50)); // Its part is chosen.
+        }
+        let second = trio.fail_after([abort(us)]);
+        trio.ask(second, append(2, b'b'));
+        trio.pass(Duration::from_secs(9));
+        trio.told();
+        let told = trio.ask(second, last(trio.after_us(), 0, &["x"], &[]));
+        let Some(Reply::Executed(executed)) = told.first() else { panic!("{told:?}") };
+        let value = executed.found[0].value.as_ref().map_or(&[][..], Value::as_bytes);
+        assert!(!value.starts_with(us.to_string().as_bytes()), "{mib}: what was aborted is there");
+    }
+}
