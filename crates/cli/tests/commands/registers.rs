@@ -172,7 +172,7 @@ help
     let errors = err(&output);
     assert!(errors.contains("`k`: the value is text, and has to be an integer"), "{errors}");
     assert!(errors.contains("`again` can't be understood"), "{errors}");
-    assert!(said.contains("begin               begin a transaction"), "{said}");
+    assert!(said.contains("begin                         begin a transaction"), "{said}");
 
     // What was meant for a transaction is not run without one.
     let output = with_input(&["shell", &url, "--keyspace", "flags"], "begin\nput k 1\nget k\n");

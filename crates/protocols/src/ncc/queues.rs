@@ -1,7 +1,7 @@
 //! Non-blocking execution, response timing control and smart retry (003 Algorithms 5.2 to 5.4).
 
 use core::fmt;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use serried_model::{Guarantee, Key, Modification, Modify, Value, Version};
@@ -15,6 +15,9 @@ use crate::frameworks::shard::{
     AsOf, Control, Desk, Found, Glance, Item, Mutation, Part, Program, Ran, Results, Rounds, Shot,
     Snapshots, Stamp, Validity, Written,
 };
+
+/// With so many accesses, a transaction finds them by an index.
+const INDEXED_FROM: usize = 32;
 
 /// The keys of a shard that transactions are at, and those transactions.
 pub struct Queues<const READ_ONLY: bool> {
@@ -40,6 +43,8 @@ impl<const READ_ONLY: bool> fmt::Debug for Queues<READ_ONLY> {
 #[derive(Default)]
 pub(super) struct Txn {
     pub(super) accesses: SmallVec<[Access; 4]>,
+    /// The places of all accesses by their keys, if there are many. Of several accesses to a key, the place of the first.
+    places: BTreeMap<Key, usize>,
     /// The shots that were not released, but for the last.
     shots: SmallVec<[u16; 1]>,
     /// Its last shot was executed.
@@ -80,16 +85,35 @@ pub(super) struct Read {
 }
 
 impl Txn {
+    fn place(&self, key: &Key) -> Option<usize> {
+        match self.places.is_empty() {
+            true => self.accesses.iter().position(|access| access.key == *key),
+            false => self.places.get(key).copied(),
+        }
+    }
+
+    fn add(&mut self, access: Access) {
+        self.accesses.push(access);
+        if self.accesses.len() < INDEXED_FROM {
+            return;
+        }
+        let indexed = if self.places.is_empty() { 0 } else { self.accesses.len() - 1 };
+        for (place, access) in self.accesses.iter().enumerate().skip(indexed) {
+            self.places.entry(access.key.clone()).or_insert(place);
+        }
+    }
+
     pub(super) fn access(&mut self, key: &Key) -> Option<&mut Access> {
-        self.accesses.iter_mut().find(|access| access.key == *key)
+        let place = self.place(key)?;
+        Some(&mut self.accesses[place])
     }
 
     /// The access to a key. If there is none, this shot makes it.
     pub(super) fn access_at(&mut self, key: &Key, shot: u16) -> &mut Access {
-        let place = self.accesses.iter().position(|access| access.key == *key);
+        let place = self.place(key);
         let place = place.unwrap_or_else(|| {
             let key = key.clone();
-            self.accesses.push(Access { key, shot, read: None, written: None, released: false });
+            self.add(Access { key, shot, read: None, written: None, released: false });
             self.accesses.len() - 1
         });
         &mut self.accesses[place]
@@ -163,7 +187,7 @@ impl<const READ_ONLY: bool> Queues<READ_ONLY> {
             let read = self.read(*txn, key, desk).ok_or_else(|| key.clone())?;
             let (read, key) = (Some(read), key.clone());
             let access = Access { key, shot: *number, read, written: None, released: false };
-            self.txns.get_or_default(txn).accesses.push(access);
+            self.txns.get_or_default(txn).add(access);
         }
         for write in writes {
             let key = &write.key;
@@ -532,7 +556,7 @@ impl<const READ_ONLY: bool> Control for Queues<READ_ONLY> {
                     released: false,
                 };
                 let own = self.txns.get_or_default(txn);
-                own.accesses.push(access);
+                own.add(access);
                 own.has_part = true;
                 own.is_inherited = true;
             }

@@ -629,3 +629,22 @@ fn who_modifies_what_it_has_read_waits_for_other_readers() {
     assert_eq!(leader.execute(&appends(30, &["x"])), waits(30));
     assert_eq!(leader.discard(20), [settled(30)]);
 }
+
+#[test]
+fn a_transaction_finds_its_accesses_whether_they_are_few_or_many() {
+    for many in [10, 31, 32, 33, 100] {
+        let mut leader = leader();
+        let keys: Vec<String> = (0..many).map(|number| format!("k{}", number * 7 % many)).collect();
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        let half = &keys[..many / 2];
+        assert_eq!(leader.execute(&shot(10, 1, half, &[])), [released(10)]);
+        assert_eq!(leader.execute(&appends(10, &keys)), ready(10));
+        for key in &keys {
+            assert_eq!(leader.written(10, key), "10");
+        }
+        leader.prepare(10);
+        leader.end(10, Some(stamp(10)));
+        leader.execute(&last(20, &keys, &[]));
+        assert_eq!(leader.found(20, &keys), Some(vec![10; many]));
+    }
+}

@@ -55,6 +55,8 @@ struct Run {
     writes: Writes,
     /// What is done to keys whose values the run has not looked at. No key is among the writes, too.
     modifies: Modifies,
+    /// What was done to keys before the run looked at their values, or wrote them: for results that are awaited later.
+    looked_at: Modifies,
     /// Positions in `reads` of the modified keys, if the session executes modifications. The program has not asked for these,
     /// so it need not run again when they change.
     bases: Vec<usize>,
@@ -105,8 +107,8 @@ pub(super) fn modification_bytes(key: &Key, modification: &Modification) -> usiz
 pub(crate) enum Before {
     /// This was the value.
     Known(Option<Value>),
-    /// The value is what a read finds, after these modifications of the same run.
-    Read(Vec<Modification>),
+    /// The value is what a read finds, after so many modifications of the same run.
+    Read(usize),
 }
 
 /// A run's reads and writes up to some point. The run can be restored to it.
@@ -151,6 +153,7 @@ impl Attempt {
         state.run.reads.clear();
         state.run.writes.clear();
         state.run.modifies.clear();
+        state.run.looked_at.clear();
         state.run.bases.clear();
         state.run.bytes = 0;
         state.run.unfit = None;
@@ -235,11 +238,11 @@ impl Attempt {
         Poll::Ready(Ok(state.look_at(key, found, &self.limits)))
     }
 
-    /// As [`Attempt::poll_read`], but as if the run had not written the key.
-    pub(crate) fn poll_base(
+    /// Reads what run `number` has found in a key after so many modifications of it.
+    pub(crate) fn poll_modified(
         &self,
         number: u32,
-        key: &Key,
+        (key, modifications): (&Key, usize),
         cx: &mut Context<'_>,
     ) -> Poll<Result<Option<Value>, Abort>> {
         let state = &mut *self.lock();
@@ -248,7 +251,11 @@ impl Attempt {
         }
         let found = ready!(state.poll_read(number, (key, true), cx));
         state.look_at(key, found.clone(), &self.limits);
-        Poll::Ready(Ok(found))
+        let made = state.run.looked_at.get(key).map_or(&[][..], Vec::as_slice);
+        Poll::Ready(Ok(Modification::apply_all(
+            &made[..modifications.min(made.len())],
+            found.as_ref(),
+        )))
     }
 
     /// A write by run `number`. If it is over a limit, the end of the run reports that.
@@ -264,7 +271,7 @@ impl Attempt {
     pub(crate) fn modify(&self, number: u32, key: Key, modification: Modification) -> Before {
         let state = &mut *self.lock();
         if !self.may_change(number, &key, state) {
-            return Before::Read(Vec::new());
+            return Before::Read(0);
         }
         let known = match state.run.writes.get(&key) {
             Some(written) => Some(written.clone()),
@@ -290,15 +297,14 @@ impl Attempt {
             .and_then(|()| limits.check_transaction(&key, state.run.bytes));
         if let Err(error) = within {
             state.run.unfit = Some(error);
-            return Before::Read(Vec::new());
+            return Before::Read(0);
         }
         if !self.modifies {
             state.request_base(&key);
         }
         let modifications = state.run.modifies.entry(key).or_default();
-        let before = modifications.clone();
         modifications.push(modification);
-        Before::Read(before)
+        Before::Read(modifications.len() - 1)
     }
 
     /// Whether run `number` may change a key.
@@ -552,6 +558,7 @@ impl State {
         run.bytes -= bytes.sum::<usize>();
         let position = reads.get_index_of(key);
         run.bases.retain(|base| Some(*base) != position);
+        run.looked_at.entry(key.clone()).or_insert_with(|| modifications.clone());
         Some(modifications)
     }
 

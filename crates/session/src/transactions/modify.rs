@@ -37,8 +37,8 @@ impl Future for Modifying {
         let found = match before {
             Before::Known(value) => value.clone(),
             Before::Read(earlier) => {
-                let base = ready!(transaction.attempt.poll_base(transaction.run, key, cx))?;
-                Modification::apply_all(earlier, base.as_ref())
+                let modified = (&*key, *earlier);
+                ready!(transaction.attempt.poll_modified(transaction.run, modified, cx))?
             }
         };
         let modified = Modified::by(modification, found);

@@ -406,3 +406,27 @@ fn a_get_of_what_is_modified_reads_for_update() {
     assert!(poll(&mut transaction).is_pending());
     assert_eq!(script.asked(), ["get a for update"]);
 }
+
+#[test]
+fn a_result_is_that_of_its_own_modification_however_late_it_is_awaited() {
+    let (script, keyspace) = Script::new();
+    let mut transaction = Box::pin(keyspace.transact(|tx| async move {
+        let add = |delta| tx.modify("a", Modification::add(delta));
+        let results = [add(1), add(10), add(100)];
+        tx.put("a", "7");
+        let mut values = Vec::new();
+        for result in results.into_iter().rev() {
+            values.push(result.await?.integer().unwrap());
+        }
+        values.push(add(1).await?.integer().unwrap());
+        Ok(values)
+    }));
+    assert!(poll(&mut transaction).is_pending());
+    script.tell(0, Output::Began(version(9)));
+    script.tell(0, Output::Value(read("a", 1, "5")));
+    assert!(poll(&mut transaction).is_pending());
+    assert_eq!(script.asked().last().unwrap(), "commit [\"a\"] [(\"a\", Some(\"8\"))]");
+    script.tell(0, Output::Outcome(Outcome::Committed));
+    let Poll::Ready(Ok(committed)) = poll(&mut transaction) else { panic!() };
+    assert_eq!(committed.value, [116, 16, 6, 8]);
+}
