@@ -71,6 +71,8 @@ struct Read {
     found: Option<Found>,
     /// The run that last asked for it.
     asked_by: Option<u32>,
+    /// The run that last modified the key, if the session executes that.
+    base_of: Option<u32>,
     wakers: Vec<Waker>,
 }
 
@@ -215,6 +217,11 @@ impl Attempt {
         state.run.number = number;
         for position in state.run.reads.clone() {
             state.reads[position].asked_by = Some(number);
+        }
+        for position in state.run.bases.clone() {
+            let (key, read) = state.reads.get_index_mut(position).expect("reads are never removed");
+            // It may have looked at the value since.
+            read.base_of = checkpoint.0.modifies.contains_key(key).then_some(number);
         }
         number
     }
@@ -470,7 +477,7 @@ impl Recipient<Transactions> for Attempt {
 impl State {
     /// Stores a read's new value and version. Returns whether the session has to react.
     fn learn(&mut self, new: ReadValue) -> bool {
-        let Some((position, _, read)) = self.reads.get_full_mut(&new.key) else { return false };
+        let Some(read) = self.reads.get_mut(&new.key) else { return false };
         for waker in read.wakers.drain(..) {
             waker.wake();
         }
@@ -484,7 +491,7 @@ impl State {
             self.signals.rewound.push(new.key);
         }
         // The run stands, and commits what comes of the new value.
-        let is_base = self.run.bases.contains(&position);
+        let is_base = read.base_of == Some(self.run.number);
         self.signals.refreshed |= is_base;
         used || is_base
     }
@@ -535,7 +542,8 @@ impl State {
     /// Requests the value of a key that the run modifies.
     fn request_base(&mut self, key: &Key) {
         let position = self.request(key, true);
-        if !self.run.bases.contains(&position) {
+        let read = &mut self.reads[position];
+        if read.base_of.replace(self.run.number) != Some(self.run.number) {
             self.run.bases.push(position);
         }
     }
@@ -556,8 +564,9 @@ impl State {
         let modifications = run.modifies.shift_remove(key)?;
         let bytes = modifications.iter().map(|modification| modification_bytes(key, modification));
         run.bytes -= bytes.sum::<usize>();
-        let position = reads.get_index_of(key);
-        run.bases.retain(|base| Some(*base) != position);
+        if let Some(read) = reads.get_mut(key) {
+            read.base_of = None;
+        }
         run.looked_at.entry(key.clone()).or_insert_with(|| modifications.clone());
         Some(modifications)
     }
@@ -582,7 +591,8 @@ impl State {
 
     /// The reads that the session needs to execute the run's modifications.
     fn bases(&self) -> impl Iterator<Item = (&Key, &Read)> {
-        self.run.bases.iter().filter_map(|position| self.reads.get_index(*position))
+        let bases = self.run.bases.iter().filter_map(|position| self.reads.get_index(*position));
+        bases.filter(|(_, read)| read.base_of == Some(self.run.number))
     }
 
     /// The run's writes, and what its modifications write, given their bases.

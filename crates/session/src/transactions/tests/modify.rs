@@ -430,3 +430,33 @@ fn a_result_is_that_of_its_own_modification_however_late_it_is_awaited() {
     let Poll::Ready(Ok(committed)) = poll(&mut transaction) else { panic!() };
     assert_eq!(committed.value, [116, 16, 6, 8]);
 }
+
+#[test]
+fn steps_that_continue_keep_the_values_that_the_session_modifies() {
+    let (script, keyspace) = without();
+    let mut transaction = Box::pin(keyspace.transact_in_steps(|step: &Step| {
+        step.modify("a", Modification::add(1));
+        step.get((), "c", |step, (), _| {
+            step.modify("b", Modification::add(1));
+            Next::Commit(())
+        })
+    }));
+    assert!(poll(&mut transaction).is_pending());
+    script.tell(0, Output::Began(version(9)));
+    script.tell(0, Output::Value(read("c", 1, "")));
+    script.tell(0, Output::Value(read("a", 1, "1")));
+    assert!(poll(&mut transaction).is_pending());
+    script.tell(0, Output::Value(read("b", 1, "1")));
+    assert!(poll(&mut transaction).is_pending());
+    let commit = |a: &str| {
+        let writes = format!("[(\"a\", Some(\"{a}\")), (\"b\", Some(\"2\"))]");
+        format!("commit [\"c\", \"a\", \"b\"] {writes}")
+    };
+    assert_eq!(script.asked().last().unwrap(), &commit("2"));
+    script.tell(0, Output::Rewind(read("c", 2, "1")));
+    assert!(poll(&mut transaction).is_pending());
+    assert_eq!(script.asked(), [commit("2")]);
+    script.tell(0, Output::Rewind(read("a", 2, "4")));
+    assert!(poll(&mut transaction).is_pending());
+    assert_eq!(script.asked(), [commit("5")]);
+}
