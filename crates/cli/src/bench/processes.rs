@@ -149,7 +149,7 @@ impl Bench {
         for first in 0..step {
             started.push(Process::start(&share(first))?);
         }
-        // Reading from them would hold up the nodes if these are on this thread's runtime; they have threads of their own.
+        // Nodes have threads of their own, so nobody is held up while this one reads.
         for process in &mut started {
             let line = process.line()?;
             anyhow::ensure!(line == READY, "a process with clients says `{line}`");
@@ -169,8 +169,8 @@ impl Bench {
         let mut spent = ClientsSpent::default();
         for process in &mut started {
             let line = process.line()?;
-            let Reported { results, spent: of_process } =
-                serde_json::from_str(&line).context("a process with clients makes no sense")?;
+            let Reported { results, spent: of_process } = serde_json::from_str(&line)
+                .context("can't understand what a process with clients reports")?;
             load.measurement.add(results);
             spent.cpu += of_process.cpu;
             spent.messages += of_process.messages;

@@ -17,7 +17,7 @@ use crate::misuse::{LEAST_DEADLINE, MOST_SECONDS, number};
 use crate::wing::{Wing, with_wing};
 use crate::{Ended, output};
 
-pub(crate) use modification::modification;
+pub(crate) use modification::{modification, modification_help};
 pub(crate) use printer::Printer;
 pub(crate) use words::{Quoted, Word, statements};
 

@@ -5,6 +5,23 @@ use serried::{Modification, Value};
 
 use super::Word;
 
+/// How these statements are written, for the help.
+macro_rules! modification_help {
+    () => {
+        "\
+add KEY NUMBER [LEAST MOST]   add to an integer, unless the sum would leave the bounds
+append KEY VALUE              append to the value
+minimum KEY NUMBER            replace an integer by this one, if this one is less
+maximum KEY NUMBER            replace an integer by this one, if this one is greater
+cas KEY EXPECTED NEW          replace what is exactly as expected; `-` is an absent key
+set-if-absent KEY VALUE       write a key that is absent
+get-and-set KEY VALUE         write a key, and show what was there
+get-and-delete KEY            delete a key, and show what was there
+"
+    };
+}
+pub(crate) use modification_help;
+
 /// What stands for the value of an absent key.
 const ABSENT: &str = "-";
 

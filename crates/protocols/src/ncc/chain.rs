@@ -191,8 +191,8 @@ impl Chain {
     }
 
     /// What came before the version that `txn` has written is another version now. Makes its value anew if that follows from
-    /// it, and those of the versions behind it. `twice` is a deliberate mistake. Returns their writers if their values have changed, and `None` if it is
-    /// not known what follows.
+    /// it, and those of the versions behind it. `twice` is a deliberate mistake. Returns their writers if their values have
+    /// changed, and `None` if it is not known what follows.
     pub(super) fn make_anew(
         &mut self,
         txn: Version,

@@ -103,11 +103,8 @@ impl TransactionKeyspace {
             let batch = batch.clone();
             async move {
                 let Batch { reads, writes, .. } = &*batch;
-                let mut getting = transaction.get_many(reads);
-                for place in (0..reads.len()).filter(|place| batch.changes(&reads[*place])) {
-                    getting = getting.for_update(place..=place);
-                }
-                let values = getting.await?;
+                let getting = transaction.get_many(reads);
+                let values = getting.for_update_of(|key| batch.changes(key)).await?;
                 for (key, value) in writes {
                     match value {
                         Some(value) => transaction.put(key, value),

@@ -141,6 +141,12 @@ impl GetMany {
         self
     }
 
+    /// Reads the keys for update that `is_changed` says.
+    pub(super) fn for_update_of(mut self, is_changed: impl Fn(&Key) -> bool) -> GetMany {
+        self.for_update = self.keys.iter().map(is_changed).collect();
+        self
+    }
+
     /// Reads the keys one after the other, if `one_by_one` is true. That takes longer. It is there for comparisons with
     /// systems that can't read several keys at once.
     pub fn one_by_one(self, one_by_one: bool) -> GetMany {

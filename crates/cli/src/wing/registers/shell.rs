@@ -2,24 +2,21 @@
 
 use serried::{Access, Key, RegisterError, RegisterKeyspace, Token};
 
-use crate::shell::{Printer, Quoted, Running, Statements, Word, modification};
+use crate::shell::{Printer, Quoted, Running, Statements, Word, modification, modification_help};
 
-const HELP: &str = "\
+const HELP: &str = concat!(
+    "\
 get KEY...                    read keys, each by itself
 put KEY VALUE                 write a key; also: set
 delete KEY                    delete a key
-add KEY NUMBER [LEAST MOST]   add to an integer, unless the sum would leave the bounds
-append KEY VALUE              append to the value
-minimum KEY NUMBER            replace an integer by this one, if this one is less
-maximum KEY NUMBER            replace an integer by this one, if this one is greater
-cas KEY EXPECTED NEW          replace what is exactly as expected; `-` is an absent key
-set-if-absent KEY VALUE       write a key that is absent
-get-and-set KEY VALUE         write a key, and show what was there
-get-and-delete KEY            delete a key, and show what was there
+",
+    modification_help!(),
+    "\
 again TOKEN STATEMENT         try an update again whose outcome is not known; it takes effect once
 use KEYSPACE                  go to another keyspace
 keyspaces                     list them
-help, quit";
+help, quit"
+);
 
 /// The update that a statement describes; `None` if it describes none.
 fn update(name: &str, arguments: &[Word]) -> anyhow::Result<Option<Access>> {

@@ -12,27 +12,24 @@ use serried::{
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-use crate::shell::{Printer, Quoted, Running, Statements, Word, modification};
+use crate::shell::{Printer, Quoted, Running, Statements, Word, modification, modification_help};
 
-const HELP: &str = "\
+const HELP: &str = concat!(
+    "\
 get KEY...                    read keys
 put KEY VALUE                 write a key
 delete KEY                    delete a key
-add KEY NUMBER [LEAST MOST]   add to an integer, unless the sum would leave the bounds
-append KEY VALUE              append to the value
-minimum KEY NUMBER            replace an integer by this one, if this one is less
-maximum KEY NUMBER            replace an integer by this one, if this one is greater
-cas KEY EXPECTED NEW          replace what is exactly as expected; `-` is an absent key
-set-if-absent KEY VALUE       write a key that is absent
-get-and-set KEY VALUE         write a key, and show what was there
-get-and-delete KEY            delete a key, and show what was there
+",
+    modification_help!(),
+    "\
 begin                         begin a transaction of several statements; in it, only `get` shows values, and what has
                               no effect, such as an `add` that would leave the bounds, is left out
 commit, rollback              end it
 outcome TXN                   how the transaction of this version ended; if it has not, it is ended
 use KEYSPACE                  go to another keyspace
 keyspaces                     list them
-help, quit";
+help, quit"
+);
 
 /// How long a transaction that is made by hand may take.
 const PATIENCE: Duration = Duration::from_secs(600);

@@ -176,21 +176,25 @@ mod tests {
     use super::*;
     use crate::testing::client_id;
 
+    fn shot_with(client: NodeId, modifies: Vec<Modify>) -> Shot {
+        Shot {
+            txn: Version { timestamp_us: 1, coordinator: client },
+            age: None,
+            number: 0,
+            reads: Vec::new(),
+            for_update: 0,
+            writes: Vec::new(),
+            modifies,
+            participants: None,
+        }
+    }
+
     #[test]
     fn the_inputs_of_a_call_are_bounded() {
         let group = Group::new(1, Duration::from_millis(1));
         let client = client_id(0);
         let is_sound = |inputs: Vec<Datum>| {
-            let shot = Shot {
-                txn: Version { timestamp_us: 1, coordinator: client },
-                age: None,
-                number: 0,
-                reads: Vec::new(),
-                for_update: 0,
-                writes: Vec::new(),
-                modifies: Vec::new(),
-                participants: None,
-            };
+            let shot = shot_with(client, Vec::new());
             let call = Arc::new(CallOf { set: 1, procedure: 0, inputs });
             let run = Run { shot, call, pieces: Vec::new(), is_refused: false };
             to_replica(client, &Message::Request(Request::Run(run)), 0, &group, true)
@@ -211,16 +215,7 @@ mod tests {
                 key: Key::from("x"),
                 modifications: vec![Modification::Minimum(0); count],
             };
-            let shot = Shot {
-                txn: Version { timestamp_us: 1, coordinator: client },
-                age: None,
-                number: 0,
-                reads: Vec::new(),
-                for_update: 0,
-                writes: Vec::new(),
-                modifies: counts.map(modify).into(),
-                participants: None,
-            };
+            let shot = shot_with(client, counts.map(modify).into());
             to_replica(client, &Message::Request(Request::Shot(shot)), 0, &group, false)
         };
         assert!(is_sound([Modify::MOST - 1, 1]) && !is_sound([Modify::MOST, 1]));

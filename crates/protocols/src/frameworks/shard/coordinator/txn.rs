@@ -97,7 +97,7 @@ impl Txn {
         matches!(self.phase, Phase::Preparing | Phase::Moving(..))
     }
 
-    /// Whether it has the locks that it needs for these writes: it has read their keys for update, and was answered.
+    /// Whether it has the locks that it needs for these changes: it has read their keys for update, and was answered.
     pub(super) fn has_locked(&self, changes: &Changes) -> bool {
         let is_answered = self.wanted.is_empty() && self.asked.is_empty();
         is_answered && changes.keys().all(|key| self.locked.contains(key))

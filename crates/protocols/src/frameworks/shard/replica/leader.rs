@@ -218,13 +218,13 @@ impl<C: Control> Leader<C> {
         }
         let Some(participants) = open.participants.clone() else { return };
         let Some((validity, items)) = self.controlled.part(txn) else { return };
-        // An earlier part that waits for the log stays there, although only the last one counts. Parts that follow from it
-        // may be behind it, and the next leader must not find these alone.
-        open.queued += 1;
         let part = Arc::new(Part { txn, participants: participants.clone(), validity, items });
         if let Some(reason) = part.too_large() {
             return self.discard(txn, reason, common, cx);
         }
+        // An earlier part that waits for the log stays there, although only the last one counts. Parts on which it rests may be
+        // behind it, and the next leader must not find these without it.
+        open.queued += 1;
         open.is_remade |= open.standing != Standing::Executing;
         open.place = self.uncertain.next_place();
         open.validity = validity;
