@@ -123,6 +123,16 @@ fn loads() -> Result<Vec<Named>, WorkloadError> {
 }
 
 impl Calibrate {
+    /// That of the default protocol, with the clients and times with which the built-in costs were measured.
+    pub fn usual() -> Calibrate {
+        Calibrate {
+            protocol: serried_protocols::DEFAULT.to_string(),
+            clients: 32,
+            measured: Duration::from_millis(800),
+            rounds: 2,
+        }
+    }
+
     /// Measures and fits. Calls `report` with lines about its progress.
     ///
     /// # Errors

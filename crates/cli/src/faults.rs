@@ -73,7 +73,11 @@ impl FaultArguments {
             deaths: false,
             jumps: if has(FaultKind::ClockJumps) { Duration::from_secs(3) } else { Duration::ZERO },
         };
-        let disk = if crashes { DISK } else { configuration.disk };
+        let disk = match (crashes, configuration.disk) {
+            (true, Disk::MEMORY) => DISK,
+            (true, disk) => Disk { keep_records: true, ..disk },
+            (false, disk) => disk,
+        };
         let configuration = Configuration { disk, ..configuration };
         let plan = swarm.plan(&configuration);
         (configuration, Some(plan))

@@ -11,6 +11,7 @@ mod calibrate;
 mod check;
 mod chop;
 mod cluster;
+mod compare;
 mod cost;
 mod costs;
 mod data;
@@ -85,6 +86,7 @@ enum Command {
     Shell(shell::Shell),
     Bench(bench::Bench),
     Sim(sim::Sim),
+    Compare(compare::Compare),
     Windows(windows::Windows),
     Reproduce(reproduce::Reproduce),
     Calibrate(calibrate::Calibrate),
@@ -106,6 +108,7 @@ impl Command {
             Command::Shell(shell) => shell.run(),
             Command::Bench(bench) => bench.run(),
             Command::Sim(sim) => sim.run(),
+            Command::Compare(compare) => compare.run(),
             Command::Windows(windows) => windows.run(),
             Command::Reproduce(reproduce) => reproduce.run(),
             Command::Calibrate(calibrate) => calibrate.run(),

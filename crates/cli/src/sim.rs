@@ -7,8 +7,9 @@ use anyhow::Context;
 use clap::Args;
 use serried_actor::{Protocol, Timestamp};
 use serried_model::Geography;
+use serried_node::Durability;
 use serried_protocols::Visitor;
-use serried_sim::{Clocks, Cluster, Configuration, NetworkFaults};
+use serried_sim::{Clocks, Cluster, Configuration, Disk, NetworkFaults};
 
 use crate::Ended;
 use crate::arguments::{LoadArguments, WorkloadArguments, geographies, partitions};
@@ -37,6 +38,10 @@ Examples:
 /// The longest that the inspection of a database may take, in simulated time.
 const INSPECTION: Duration = Duration::from_secs(100_000);
 
+/// How long writing a record takes before it is flushed.
+const RECORD: Duration = Duration::from_micros(5);
+/// The longest flush, in microseconds.
+const MOST_FLUSH_US: u64 = 60_000_000;
 /// The most cores of a replica.
 const MOST_CORES: usize = 4096;
 /// By how much clocks can be off, in milliseconds: a minute.
@@ -66,8 +71,18 @@ pub(crate) struct Sim {
     /// How many cores a replica has
     #[arg(long, default_value_t = 20, value_parser = number(1..=MOST_CORES))]
     cores: usize,
+    /// Have all replicas and clients share so many cores, as if they ran on one machine [default: each replica has
+    /// --cores of its own, and each client one]
+    #[arg(long, value_name = "NUMBER", value_parser = number(1..=MOST_CORES))]
+    shared_cores: Option<usize>,
+    /// When a commit counts as durable: sync, buffered or memory
+    #[arg(long, value_name = "HOW", default_value = "memory")]
+    durability: Durability,
+    /// With --durability sync: how long a disk takes for a flush, in microseconds
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = 200, value_parser = number(0..=MOST_FLUSH_US))]
+    flush_us: u64,
     #[command(flatten)]
-    costs: CostArguments,
+    pub(crate) costs: CostArguments,
     /// By how much clocks are off at most, in milliseconds
     #[arg(long, default_value_t = 0.5, value_parser = number(0.0..=MOST_SKEW_MS))]
     skew_ms: f64,
@@ -123,12 +138,24 @@ impl Sim {
             },
             clocks: Clocks { skew: Duration::from_secs_f64(self.skew_ms / 1e3), drift_ppm: 0 },
             replica_cores: self.cores,
+            shared_cores: self.shared_cores,
+            disk: self.disk(),
             costs: costs.replica,
             client_costs: Some(costs.client),
             settings: self.workload.settings(),
             initial: W::initial(workload),
             ..Configuration::default()
         })
+    }
+
+    /// The disk of a machine.
+    fn disk(&self) -> Disk {
+        let disk = |flush| Disk { append: RECORD, flush, keep_records: false };
+        match self.durability {
+            Durability::Memory => Disk::MEMORY,
+            Durability::Buffered => disk(Duration::ZERO),
+            Durability::Sync => disk(Duration::from_micros(self.flush_us)),
+        }
     }
 
     pub(crate) fn run(self) -> anyhow::Result<Ended> {
@@ -143,8 +170,8 @@ impl Sim {
         let several = protocols.len() * self.load.clients.len() > 1;
         for protocol in &protocols {
             for clients in &self.load.clients {
-                let run = Run { sim: &self, geography, protocol, several, clients: *clients };
-                let (row, run_ended) = W::visit(protocol, run)??;
+                let (row, run_ended) =
+                    self.run_once::<W>(geography, protocol, several, *clients)?;
                 rows.push(row);
                 ended = ended.and(run_ended);
             }
@@ -155,6 +182,17 @@ impl Sim {
         }
         table::print(&rows, self.load.json);
         Ok(ended)
+    }
+
+    /// Makes one of `several` runs, or the only one.
+    pub(crate) fn run_once<W: Wing>(
+        &self,
+        geography: Geography,
+        protocol: &str,
+        several: bool,
+        clients: usize,
+    ) -> anyhow::Result<(Row, Ended)> {
+        W::visit(protocol, Run { sim: self, geography, protocol, several, clients })?
     }
 }
 
@@ -211,6 +249,7 @@ impl<W: Wing> Visitor<W> for Run<'_> {
         drop(progress);
         let all_committed = load.measurement.committed_so_far().max(1) as f64;
         let busy: Duration = simulated.replica_busy.iter().sum();
+        let all_busy = busy + simulated.client_busy;
         let cores = (sim.replicas * sim.cores * usize::from(sim.partitions)) as f64;
         let simulation = Simulation {
             geography: sim.geo.clone(),
@@ -219,6 +258,7 @@ impl<W: Wing> Visitor<W> for Run<'_> {
             events: cluster.events(),
             events_per_second: cluster.events() as f64 / took,
             messages_per_txn: simulated.messages.total() as f64 / all_committed,
+            cpu_us_per_txn: all_busy.as_secs_f64() * 1e6 / all_committed,
             replica_cpu: busy.as_secs_f64() / (window.stop.0 as f64 / 1e9) / cores,
         };
         drop(cluster);

@@ -122,12 +122,14 @@ pub(crate) struct Simulation {
     pub(crate) events: u64,
     pub(crate) events_per_second: f64,
     pub(crate) messages_per_txn: f64,
+    /// The CPU time of replicas and clients per committed transaction.
+    pub(crate) cpu_us_per_txn: f64,
     /// The share of the replicas' cores that was in use.
     pub(crate) replica_cpu: f64,
 }
 
 impl Simulation {
-    fn cells(&self) -> [String; 2] {
+    pub(crate) fn cells(&self) -> [String; 2] {
         [format!("{:.2}", self.messages_per_txn), format!("{:.1}", self.replica_cpu * 100.0)]
     }
 }
@@ -330,7 +332,7 @@ fn print_kinds(row: &Row) {
 }
 
 /// Prints lines in columns.
-fn print_aligned(header: &[&str], lines: impl Iterator<Item = Vec<String>>) {
+pub(crate) fn print_aligned(header: &[&str], lines: impl Iterator<Item = Vec<String>>) {
     let lines: Vec<Vec<String>> =
         core::iter::once(header.iter().map(ToString::to_string).collect()).chain(lines).collect();
     let width = |column: usize| lines.iter().map(|line| line[column].len()).max().unwrap_or(0);

@@ -13,6 +13,7 @@ use serried_session::Session;
 use crate::executor::{Executor, Wakeups};
 use crate::fault::{Entry, State};
 use crate::hash::{Purpose, generator};
+use crate::host::SharedCores;
 use crate::network::Network;
 use crate::node::{Host, Job, Node, Occurrence};
 use crate::port::{ClientPort, Time};
@@ -184,6 +185,7 @@ impl<P: Protocol> Cluster<P> {
         let client_costs = client_costs.unwrap_or(costs);
         let measures = costs.byte_ps > 0 || client_costs.byte_ps > 0;
         let mut world = World::new(network, (replicas as u32, members as u32), total as u32);
+        world.shared_cores = configuration.shared_cores.map(SharedCores::new);
         world.measures = measures || configuration.hash_contents;
         world.hash_contents = configuration.hash_contents;
         let (time, wakeups) = (Arc::new(Time::default()), Arc::new(Wakeups::default()));
@@ -617,8 +619,15 @@ impl<P: Protocol> Cluster<P> {
         self.happen(self.world.number(node), occurrence);
     }
 
-    /// Handles an occurrence at a node.
+    /// Handles an occurrence at a node, and those that follow from it at others.
     fn happen(&mut self, node: u32, occurrence: Occurrence<P::Message>) {
+        self.happen_alone(node, occurrence);
+        while let Some(next) = self.world.next_turn() {
+            self.happen_alone(next, Occurrence::Turn);
+        }
+    }
+
+    fn happen_alone(&mut self, node: u32, occurrence: Occurrence<P::Message>) {
         let number = node as usize;
         if let Some(replica) = self.replicas.get_mut(number) {
             let (now, id) = (self.world.now, self.world.id(node));

@@ -42,6 +42,9 @@ pub struct Configuration {
     pub replica_cores: usize,
     /// How many events a client's coordinator can serve at the same time.
     pub client_cores: usize,
+    /// How many cores all nodes share, as if all replicas and clients ran on one machine: each still serves at most as
+    /// many events at a time as above. `None` if each node has its cores for itself.
+    pub shared_cores: Option<usize>,
     /// What serving an event costs.
     pub costs: CostModel,
     /// What it costs at clients, if it differs from `costs`.
@@ -74,6 +77,7 @@ impl Default for Configuration {
             initial: None,
             replica_cores: 1,
             client_cores: 1,
+            shared_cores: None,
             costs: CostModel::default(),
             client_costs: None,
             disk: Disk::MEMORY,

@@ -57,6 +57,11 @@ impl<J, E> Processor<J, E> {
         if self.is_free() { self.waiting.pop_front() } else { None }
     }
 
+    /// Whether a job waits that a free core could serve.
+    pub(crate) fn could_serve(&self) -> bool {
+        self.is_free() && !self.waiting.is_empty()
+    }
+
     /// Occupies a core for `cost_ns`. Returns the number to pass to [`Processor::end`].
     pub(crate) fn start(&mut self, cost_ns: u64, effects: E) -> u64 {
         self.busy += 1;

@@ -30,6 +30,7 @@ mod disk;
 mod executor;
 mod fault;
 mod hash;
+mod host;
 mod network;
 mod node;
 mod port;

@@ -36,11 +36,20 @@ pub(crate) enum Job<M> {
 /// Something that happens to a node.
 pub(crate) enum Occurrence<M> {
     Job(Job<M>),
-    Served { incarnation: u32, number: u64 },
-    Flushed { incarnation: u32 },
+    Served {
+        incarnation: u32,
+        number: u64,
+    },
+    Flushed {
+        incarnation: u32,
+    },
     Pause,
     Resume,
-    Jump { by_us: i64 },
+    Jump {
+        by_us: i64,
+    },
+    /// A core that all nodes share is free for it.
+    Turn,
 }
 
 /// How the two kinds of nodes, replicas and clients, differ.
@@ -156,15 +165,25 @@ impl<A: Actor> Node<A> {
         world: &mut World<A::Message>,
         host: &mut impl Host<A>,
     ) {
+        if matches!(occurrence, Occurrence::Served { .. })
+            && let Some(cores) = &mut world.shared_cores
+        {
+            cores.end();
+        }
         match occurrence {
             Occurrence::Job(job) if !self.up => {
                 let undeliverable = matches!(job, Job::Message { .. });
                 world.counts.undeliverable += u64::from(undeliverable);
             }
-            Occurrence::Job(job) if self.pauses == 0 && self.processor.is_free() => {
+            Occurrence::Job(job)
+                if self.pauses == 0 && self.processor.is_free() && world.has_free_core() =>
+            {
                 self.serve(job, world, host);
             }
-            Occurrence::Job(job) => self.processor.wait(job),
+            Occurrence::Job(job) => {
+                self.processor.wait(job);
+                self.ask_for_turn(world);
+            }
             Occurrence::Served { incarnation, number } if incarnation == self.incarnation => {
                 self.processor.end(number);
                 self.proceed(world, host);
@@ -187,6 +206,15 @@ impl<A: Actor> Node<A> {
                 self.proceed(world, host);
             }
             Occurrence::Jump { by_us } => self.clock.jump(by_us),
+            Occurrence::Turn => {
+                if self.pauses == 0
+                    && self.up
+                    && let Some(job) = self.processor.next_waiting()
+                {
+                    self.serve(job, world, host);
+                }
+                self.ask_for_turn(world);
+            }
         }
     }
 
@@ -203,8 +231,21 @@ impl<A: Actor> Node<A> {
         while let Some(effects) = self.processor.release() {
             self.carry_out(effects, world, host);
         }
-        while let Some(job) = self.processor.next_waiting() {
+        while world.has_free_core()
+            && let Some(job) = self.processor.next_waiting()
+        {
             self.serve(job, world, host);
+        }
+        self.ask_for_turn(world);
+    }
+
+    /// Asks for a core that all nodes share, if there are such cores and the node has something to do.
+    fn ask_for_turn(&self, world: &mut World<A::Message>) {
+        if let Some(cores) = &mut world.shared_cores
+            && self.pauses == 0
+            && self.processor.could_serve()
+        {
+            cores.ask(self.number);
         }
     }
 
@@ -261,6 +302,9 @@ impl<A: Actor> Node<A> {
             + costs.work_unit_ns * work
             + costs.byte_ps * bytes / 1000;
         if cost_ns > 0 {
+            if let Some(cores) = &mut world.shared_cores {
+                cores.begin();
+            }
             let number = self.processor.start(cost_ns, effects);
             let (node, incarnation) = (self.number, self.incarnation);
             let served = Event::Served { node, incarnation, number };

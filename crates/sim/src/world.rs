@@ -9,6 +9,7 @@ use serried_model::NodeId;
 
 use crate::disk::Receivers;
 use crate::hash::Hash;
+use crate::host::SharedCores;
 use crate::network::Network;
 use crate::scheduler::Scheduler;
 use crate::statistics::{Messages, Traffic};
@@ -116,6 +117,8 @@ pub(crate) struct World<M> {
     pub(crate) measures: bool,
     /// Clients that die, and after how many more messages.
     pub(crate) doomed: BTreeMap<u32, u64>,
+    /// The cores of the machine on which all nodes run, if they do.
+    pub(crate) shared_cores: Option<SharedCores>,
     /// Clients whose messages are counted.
     pub(crate) counted: BTreeMap<u32, Arc<Traffic>>,
     scratch: Vec<u8>,
@@ -134,6 +137,18 @@ pub(crate) struct Counts {
     pub(crate) rejected: u64,
 }
 
+impl<M> World<M> {
+    /// Whether a node may be served at once, as far as cores are concerned that all nodes share.
+    pub(crate) fn has_free_core(&self) -> bool {
+        self.shared_cores.as_ref().is_none_or(SharedCores::is_free)
+    }
+
+    /// The node whose turn it is on a core that all nodes share.
+    pub(crate) fn next_turn(&mut self) -> Option<u32> {
+        self.shared_cores.as_mut()?.next_turn()
+    }
+}
+
 impl<M: Wire> World<M> {
     pub(crate) fn new(network: Network, (replicas, members): (u32, u32), nodes: u32) -> World<M> {
         World {
@@ -150,6 +165,7 @@ impl<M: Wire> World<M> {
             hash_contents: false,
             measures: false,
             doomed: BTreeMap::new(),
+            shared_cores: None,
             counted: BTreeMap::new(),
             scratch: Vec::new(),
         }

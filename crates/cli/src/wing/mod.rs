@@ -221,21 +221,24 @@ pub(crate) fn promises_nothing(protocol: &str) -> bool {
     info(protocol).is_some_and(|info| info.guarantee == Guarantee::Nothing)
 }
 
+/// The protocols under which clients can do the workload.
+pub(crate) fn able_protocols<W: Wing>(workload: &W::Workload) -> Vec<String> {
+    let all = serried_protocols::of(W::NAME).map(|protocol| protocol.name);
+    let able = all.filter(|protocol| W::check_offers(workload, protocol).is_ok());
+    able.map(str::to_string).collect()
+}
+
 /// Checks that clients can do the workload under `protocol`.
 pub(crate) fn fits<W: Wing>(workload: &W::Workload, protocol: &str) -> anyhow::Result<()> {
     let Some(family) = info(protocol).map(|info| info.family) else {
         return Ok(()); // It is not in this build. Running it says so.
-    };
-    let can_be = || {
-        let all = serried_protocols::of(W::NAME).map(|protocol| protocol.name);
-        all.filter(|protocol| W::check_offers(workload, protocol).is_ok())
     };
     demand!(
         family == W::NAME,
         "`{}` is a workload of {}, and `{protocol}` has {family}: choose one of {}",
         W::name(workload),
         W::NAME,
-        can_be().collect::<Vec<_>>().join(", ")
+        able_protocols::<W>(workload).join(", ")
     );
     W::check_offers(workload, protocol)
 }
