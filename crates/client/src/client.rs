@@ -291,7 +291,8 @@ impl Client {
         let desk: Arc<Desk<F>> = desk.downcast().expect("a desk of the protocol's family");
         let offers = desk.offers;
         let id = keyspace_id(self.cluster(), name, found.generation);
-        let port = Arc::new(KeyspacePort::new(self.clone(), (place, nodes), desk, (id, home)));
+        let numbers = (found.number, id, home);
+        let port = Arc::new(KeyspacePort::new(self.clone(), (place, nodes), desk, numbers));
         Ok(F::keyspace(port, self.view.limits, offers))
     }
 

@@ -59,6 +59,8 @@ mod distance;
 mod error;
 mod obstacles;
 mod port;
+mod recording;
+mod reporting;
 mod side;
 mod url;
 mod watching;
@@ -67,11 +69,12 @@ pub use client::{Client, ConnectOptions, NodeReply};
 pub use coordinator::{Coordinators, MakeCoordinator};
 pub use database::{Database, DatabaseStatistics};
 pub use error::ConnectError;
+pub use recording::{RecordError, Recorded, Recording};
 pub use serried_actor::{Observation, Observed, Timestamp};
 pub use serried_model::{
     Access, Accessed, Carstamp, Durability, FamilyName, Key, Limits, Modification, NodeId,
-    Registers, Snapshots, Token, TooLarge, Transactions, Unfit, Value, ValueType, Version,
-    Versionstamp, Write, WriteToken, WrongType,
+    Registers, Snapshots, Token, TooLarge, TransactionReport, Transactions, Unfit, Value,
+    ValueType, Version, Versionstamp, Write, WriteToken, WrongType,
 };
 pub use serried_procedures::{
     Datum, Field, InvalidInputs, Mismatch, ProcedureSet, Procedures, Refused, Results, Type,

@@ -10,12 +10,13 @@ use std::task::Waker;
 
 use rand::Rng;
 use serried_actor::Timestamp;
-use serried_model::{Family, TxnId};
+use serried_model::{Family, Key, TransactionReport, TxnId};
 use serried_session::{Driver, Full, Port, Recipient};
-use serried_wire::Endpoint;
+use serried_wire::{Core, Endpoint};
 
 use crate::client::Client;
 use crate::desk::Desk;
+use crate::reporting::Recorded;
 use crate::side::ClientSide;
 
 /// One keyspace of a connected client. A coordinator runs in the task that requests something of it.
@@ -34,6 +35,10 @@ pub(crate) struct KeyspacePort<F: Family> {
     obstructed: Arc<AtomicBool>,
     /// The nodes of the client's site.
     nodes: Range<usize>,
+    /// The keyspace's number.
+    number: u64,
+    /// Which keyspace is recorded.
+    recorded: Recorded,
 }
 
 impl<F: Family> KeyspacePort<F> {
@@ -42,12 +47,13 @@ impl<F: Family> KeyspacePort<F> {
         client: Arc<Client>,
         (keyspace, nodes): (u16, Range<usize>),
         desk: Arc<Desk<F>>,
-        (id, site): (u64, u16),
+        (number, id, site): (u64, u64, u16),
     ) -> Self {
         let endpoint = client.endpoint.clone();
         let mut core = endpoint.lock();
         let entropy = AtomicU64::new(core.random.next_u64());
         let obstructed = core.side.obstacles.watch();
+        let recorded = core.side.reporting.recorded();
         drop(core);
         KeyspacePort {
             _client: client,
@@ -59,6 +65,8 @@ impl<F: Family> KeyspacePort<F> {
             entropy,
             obstructed,
             nodes,
+            number,
+            recorded,
         }
     }
 
@@ -96,6 +104,16 @@ impl<F: Family> Port<F> for KeyspacePort<F> {
 
     fn site(&self) -> u16 {
         self.site
+    }
+
+    fn is_recorded(&self) -> bool {
+        self.recorded.is(self.number)
+    }
+
+    fn report(&self, transaction: TransactionReport<Key>) {
+        let now = self.endpoint.clock.now();
+        let Core { side, links, .. } = &mut *self.endpoint.lock();
+        side.reporting.report(self.number, transaction, now, links);
     }
 }
 

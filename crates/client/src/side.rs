@@ -6,13 +6,14 @@ use serried_actor::{NodeSet, Timestamp};
 use serried_model::NodeId;
 use serried_session::Alarms;
 use serried_wire::{
-    BadFrame, Core, Endpoint, Frame, Kind, KnownData, LinkId, Links, Moment, NodeStatus, Side,
-    WatchReply, Welcome, decode,
+    BadFrame, Core, Endpoint, Frame, Kind, KnownData, LinkId, Links, Moment, NodeStatus,
+    RecordReply, Side, WatchReply, Welcome, decode,
 };
 use tokio::sync::{mpsc, oneshot};
 
 use crate::coordinator::ErasedCoordinator;
 use crate::obstacles::Obstacles;
+use crate::reporting::Reporting;
 
 /// The client's side of an endpoint.
 #[derive(Default)]
@@ -22,6 +23,10 @@ pub(crate) struct ClientSide {
     pub(crate) requests: HashMap<u64, oneshot::Sender<NodeStatus>>,
     /// Where the answers go to requests for what nodes observe.
     pub(crate) watches: HashMap<u64, mpsc::UnboundedSender<WatchReply>>,
+    /// Where the answers go to requests to record.
+    pub(crate) recordings: HashMap<u64, mpsc::UnboundedSender<RecordReply>>,
+    /// What nodes want to be told of this client's transactions.
+    pub(crate) reporting: Reporting,
     /// Nodes that can't write.
     pub(crate) obstacles: Obstacles,
     newest: NewestData,
@@ -61,7 +66,7 @@ impl Side for ClientSide {
         from: NodeId,
         link: LinkId,
         Frame { kind, payload }: Frame<'_>,
-        _: Moment,
+        Moment { now, .. }: Moment,
     ) -> Result<Option<Self::Deferred>, BadFrame> {
         let Core { side, links, .. } = core;
         match kind {
@@ -79,6 +84,14 @@ impl Side for ClientSide {
                     let _ = watch.send(reply);
                 }
             }
+            Kind::RecordReply => {
+                let (request, reply) = decode(kind, payload)?;
+                if let Some(recording) = side.recordings.get(&request) {
+                    // The task that records may be gone.
+                    let _ = recording.send(reply);
+                }
+            }
+            Kind::ReportRequest => side.reporting.ask(link, decode(kind, payload)?, now),
             Kind::Obstacle => side.obstacles.set(link, from, decode(kind, payload)?),
             Kind::Known => {
                 let known: KnownData = decode(kind, payload)?;
@@ -96,6 +109,7 @@ impl Side for ClientSide {
 
     fn lost(&mut self, link: LinkId) {
         self.obstacles.lost(link);
+        self.reporting.lost(link);
     }
 
     fn next_due(&self) -> Option<Timestamp> {

@@ -15,6 +15,7 @@ mod limits;
 mod provenance;
 mod register;
 pub mod registers;
+mod report;
 pub mod snapshots;
 pub mod transactions;
 mod version;
@@ -29,6 +30,10 @@ pub use limits::{Limits, TooLarge, Unfit};
 pub use provenance::Provenance;
 pub use register::{Access, Carstamp, Change, Modification, Modified, Token, ValueType, WrongType};
 pub use registers::Accessed;
+pub use report::{
+    Form, ReportedModification, ReportedModify, ReportedRead, ReportedWrite, TransactionReport,
+    reported_bytes,
+};
 pub use snapshots::{Versionstamp, WriteToken};
 pub use transactions::{Modify, ReadStamp, ReadValue, Write};
 pub use version::Version;

@@ -23,6 +23,7 @@ mod node;
 mod peer;
 mod pin;
 mod process;
+mod recorder;
 mod replica;
 mod server;
 mod side;

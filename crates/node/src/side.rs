@@ -1,4 +1,4 @@
-//! What only the endpoints of nodes have: flushes of logs, and the client that watches.
+//! What only the endpoints of nodes have: flushes of logs, and the clients that watch and record.
 
 use std::sync::OnceLock;
 
@@ -9,6 +9,7 @@ use serried_wire::{
 };
 
 use crate::flusher::Flushing;
+use crate::recorder::Recorder;
 use crate::replica::ErasedReplica;
 use crate::watch::Watcher;
 
@@ -17,6 +18,8 @@ pub(crate) struct NodeSide {
     pub(crate) flushing: Flushing,
     /// The client that watches this core, if there is one.
     watcher: Watcher,
+    /// The client that records what clients do, if there is one.
+    recorder: Recorder,
     /// The node's number.
     home: usize,
 }
@@ -24,7 +27,8 @@ pub(crate) struct NodeSide {
 impl NodeSide {
     /// That of a core of the node with this number.
     pub(crate) fn new(home: usize) -> NodeSide {
-        NodeSide { flushing: Flushing::new(), watcher: Watcher::default(), home }
+        let (watcher, recorder) = (Watcher::default(), Recorder::default());
+        NodeSide { flushing: Flushing::new(), watcher, recorder, home }
     }
 
     /// Notes that the log can't be written for this reason, or that it can again, and informs clients.
@@ -76,7 +80,7 @@ impl Side for NodeSide {
 
     fn on_frame(
         core: &mut Core<Self>,
-        _: NodeId,
+        from: NodeId,
         link: LinkId,
         Frame { kind, payload }: Frame<'_>,
         Moment { now, .. }: Moment,
@@ -92,6 +96,12 @@ impl Side for NodeSide {
                 let request = decode(kind, payload)?;
                 side.watcher.end((link, request), now, links);
             }
+            Kind::RecordRequest => {
+                let (request, wanted) = decode(kind, payload)?;
+                side.recorder.begin((link, request), &wanted, shards, now, links);
+            }
+            Kind::RecordEnd => side.recorder.end((link, decode(kind, payload)?), links),
+            Kind::Report => side.recorder.take(from, decode(kind, payload)?, now, links),
             _ => return Err(BadFrame::Unexpected(kind)),
         }
         Ok(None)
@@ -109,17 +119,20 @@ impl Side for NodeSide {
         if let Some(obstacle) = &self.flushing.obstacle {
             links.push_frame_to_client(link, Kind::Obstacle, &encode(&Some(obstacle)));
         }
+        self.recorder.connected(link);
     }
 
     fn lost(&mut self, link: LinkId) {
         self.watcher.lost(link);
+        self.recorder.lost(link);
     }
 
     fn next_due(&self) -> Option<Timestamp> {
-        self.watcher.due()
+        [self.watcher.due(), self.recorder.due()].into_iter().flatten().min()
     }
 
     fn advance(&mut self, now: Timestamp, links: &mut Links) {
         self.watcher.advance(now, links);
+        self.recorder.advance(now, links);
     }
 }

@@ -4,7 +4,7 @@ use core::task::{Context, Poll, Waker};
 use std::sync::Arc;
 
 use serried_actor::Timestamp;
-use serried_model::{Family, TxnId};
+use serried_model::{Family, Key, TransactionReport, TxnId};
 
 use crate::{Full, Recipient};
 
@@ -51,6 +51,14 @@ pub trait Port<F: Family>: Driver {
     fn site(&self) -> u16 {
         0
     }
+
+    /// Whether somebody records what the keyspace's clients do. Then sessions report it.
+    fn is_recorded(&self) -> bool {
+        false
+    }
+
+    /// Takes a report of a committed transaction.
+    fn report(&self, _: TransactionReport<Key>) {}
 }
 
 /// A point in a driver's time that a task can wait for.

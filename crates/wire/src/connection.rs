@@ -161,7 +161,9 @@ impl Connection {
             match self.receive().await? {
                 (kind, payload) if kind == wanted => return Ok(payload),
                 (Kind::Ping, _) => self.send(Kind::Pong, &[]).await?,
-                (Kind::Obstacle, payload) => self.early.push((Kind::Obstacle, payload)),
+                (kind @ (Kind::Obstacle | Kind::ReportRequest), payload) => {
+                    self.early.push((kind, payload));
+                }
                 (kind, _) => return Err(BadFrame::Unexpected(kind).into()),
             }
         }

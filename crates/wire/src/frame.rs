@@ -17,7 +17,7 @@ use tokio::net::tcp::OwnedReadHalf;
 /// The first two bytes of every frame.
 pub(crate) const MAGIC: u16 = 0x5e44;
 /// The version of the frames and of everything in them.
-pub const VERSION: u8 = 14;
+pub const VERSION: u8 = 15;
 /// How long a frame's header is, in bytes.
 pub(crate) const HEADER_BYTES: usize = 12;
 /// The size of a reader's buffer while frames are small. It is larger than what a read usually returns, so that a short
@@ -60,6 +60,16 @@ pub enum Kind {
     Disowned = 14,
     /// Says to a client which data the other nodes have, by their numbers.
     Known = 15,
+    /// Asks to record what clients do.
+    RecordRequest = 16,
+    /// The answers to it.
+    RecordReply = 17,
+    /// Asks for the last answer.
+    RecordEnd = 18,
+    /// Asks a client to report its transactions, or no more of them.
+    ReportRequest = 19,
+    /// A client's report of a transaction.
+    Report = 20,
 }
 
 impl Kind {
@@ -67,8 +77,9 @@ impl Kind {
         use Kind::*;
         let first = [Hello, Welcome, Reject, Batch, Ping, Pong];
         let requests = [StatusRequest, StatusReply, WatchRequest, WatchReply, WatchEnd];
-        let mut all = first.into_iter().chain(requests).chain([Obstacle, Full, Disowned, Known]);
-        all.find(|kind| *kind as u8 == byte)
+        let records = [RecordRequest, RecordReply, RecordEnd, ReportRequest, Report];
+        let all = first.into_iter().chain(requests).chain([Obstacle, Full, Disowned, Known]);
+        all.chain(records).find(|kind| *kind as u8 == byte)
     }
 }
 

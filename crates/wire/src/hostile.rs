@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use serried_model::{Key, NodeId};
+use serried_model::{Form, Key, NodeId, ReportedRead, ReportedWrite, TransactionReport};
 
 use crate::codec::{decode, encode};
 use crate::frame::{FrameReader, HEADER_BYTES, Kind, finish_frame};
 use crate::handshake::{Hello, KnownData, Welcome};
 use crate::options::TransportOptions;
 use crate::out_buffer::{Messages, OutBuffer, Route};
+use crate::record::{RecordReply, RecordRequest, Report, ReportRequest};
 use crate::shards::Shards;
 use crate::status::NodeStatus;
 use crate::watch::{Recorded, WatchReply, WatchRequest};
@@ -25,7 +26,9 @@ pub fn read_hostile_frames(bytes: &[u8]) -> bool {
     }
     // Also reads the rest as the payload of each kind, since random bytes never have the right checksum.
     let kinds = [Kind::Hello, Kind::Welcome, Kind::Batch, Kind::StatusReply, Kind::WatchRequest];
-    for kind in kinds.into_iter().chain([Kind::WatchReply, Kind::Obstacle, Kind::Known]) {
+    let others = [Kind::WatchReply, Kind::Obstacle, Kind::Known, Kind::RecordRequest];
+    let reports = [Kind::RecordReply, Kind::ReportRequest, Kind::Report];
+    for kind in kinds.into_iter().chain(others).chain(reports) {
         understood |= read_payload(kind, bytes.get(HEADER_BYTES..).unwrap_or_default(), &shards);
     }
     understood
@@ -45,10 +48,16 @@ fn read_payload(kind: Kind, payload: &[u8], shards: &Shards) -> bool {
             }
             messages.is_exhausted()
         }
-        Kind::StatusRequest | Kind::WatchEnd => decode::<u64>(kind, payload).is_ok(),
+        Kind::StatusRequest | Kind::WatchEnd | Kind::RecordEnd => {
+            decode::<u64>(kind, payload).is_ok()
+        }
         Kind::StatusReply => decode::<(u64, NodeStatus)>(kind, payload).is_ok(),
         Kind::WatchRequest => decode::<(u64, WatchRequest)>(kind, payload).is_ok(),
         Kind::WatchReply => decode::<(u64, WatchReply)>(kind, payload).is_ok(),
+        Kind::RecordRequest => decode::<(u64, RecordRequest)>(kind, payload).is_ok(),
+        Kind::RecordReply => decode::<(u64, RecordReply)>(kind, payload).is_ok(),
+        Kind::ReportRequest => decode::<Option<ReportRequest>>(kind, payload).is_ok(),
+        Kind::Report => decode::<Report>(kind, payload).is_ok(),
         Kind::Obstacle => decode::<Option<String>>(kind, payload).is_ok(),
         Kind::Ping | Kind::Pong => false,
     }
@@ -93,7 +102,27 @@ pub fn example_frames() -> Vec<Vec<u8>> {
         record: Duration::from_secs(2),
     };
     let recorded = WatchReply::Ended(Recorded { from_ns: 1, until_ns: 1 << 60, forgotten: 0 });
+    let asked = ReportRequest {
+        recording: 3,
+        keyspace: 7,
+        elapsed: Duration::ZERO,
+        lasts: Duration::from_secs(9),
+    };
+    let read = ReportedRead { key: Key::from("key"), round: 1, for_update: true, bytes: Some(8) };
+    let transaction = TransactionReport {
+        began_ns: 5,
+        ended_ns: 1 << 40,
+        attempts: 2,
+        form: Form::Program,
+        reads: vec![read],
+        writes: vec![ReportedWrite { key: Key::from("key"), bytes: None }],
+        modifies: Vec::new(),
+    };
+    let reported = RecordReply::Reported(NodeId(9), transaction.clone());
     let others = [
+        frame(Kind::ReportRequest, encode(&Some(asked))),
+        frame(Kind::Report, encode(&Report { recording: 3, missed: 0, transaction })),
+        frame(Kind::RecordReply, encode(&(1u64, reported))),
         frame(Kind::Welcome, encode(&Welcome::example())),
         frame(Kind::WatchRequest, encode(&(1u64, wanted))),
         frame(Kind::WatchReply, encode(&(1u64, recorded))),

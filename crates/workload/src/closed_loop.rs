@@ -41,6 +41,15 @@ impl ClosedLoop {
         // The window may be moved in the meantime.
         while transactor.keyspace.now() < transactor.measurement.window().stop {
             let plan = transactor.workload.plan(client, &mut random);
+            let think = transactor.workload.think(&plan);
+            if !think.is_zero() {
+                let begins = transactor.keyspace.now() + think;
+                let stop = transactor.measurement.window().stop;
+                transactor.keyspace.sleep_until(begins.min(stop)).await;
+                if begins >= stop {
+                    break;
+                }
+            }
             let begun = transactor.keyspace.now();
             // The measurement has its outcome.
             let _ = transactor.transact(client, &plan, begun).await;

@@ -5,7 +5,7 @@
 //! client that begins them as they arrive. A [`RegisterWorkload`] plans requests to registers, and [`RegisterClient`]
 //! is its client. A [`ProcedureWorkload`] plans calls of stored
 //! procedures, and [`CallClient`] is its client. A [`SnapshotWorkload`] plans read-only transactions and writes, and
-//! [`SnapshotClient`] is its client. All of them enter their results into a [`Measurement`].
+//! [`SnapshotClient`] is its client. A [`Replay`] is a workload that repeats a [`Trace`] of what other clients did. All of them enter their results into a [`Measurement`].
 
 mod audit;
 mod bank;
@@ -25,6 +25,7 @@ mod retwis;
 mod serial;
 mod snapshots;
 pub mod tpcc;
+mod trace;
 mod transactor;
 mod workload;
 
@@ -53,6 +54,10 @@ pub use retwis::Retwis;
 pub use snapshots::{
     Eiger, PlannedSnapshot, SnapshotClient, SnapshotLoop, SnapshotMix, SnapshotParameters,
     SnapshotWorkload, Staleness, StalenessReport, Versions, YcsbGroups, attribute, begin_after,
+};
+pub use trace::{
+    Bound, Replay, TRACE, Trace, TraceBounds, TraceBuilder, TraceError, TraceHeader,
+    TracedTransaction,
 };
 pub use workload::{
     OneShot, Parameters, Plan, RolledBack, Run, Workload, WorkloadError, WorkloadInfo, family,

@@ -3,6 +3,7 @@
 use core::future::Future;
 use core::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rand_pcg::Pcg64Mcg;
 use serde::Serialize;
@@ -25,6 +26,8 @@ pub enum Plan {
     Operations(Vec<MicroOperation>),
     /// A transaction of TPC-C, whose operations are known once it has run.
     Tpcc(tpcc::Request),
+    /// A transaction of a trace, by its number.
+    Traced(usize),
 }
 
 impl Plan {
@@ -32,7 +35,7 @@ impl Plan {
     pub fn operations(&self) -> &[MicroOperation] {
         match self {
             Plan::Operations(operations) => operations,
-            Plan::Tpcc(_) => &[],
+            Plan::Tpcc(_) | Plan::Traced(_) => &[],
         }
     }
 
@@ -40,6 +43,8 @@ impl Plan {
     pub fn only_reads(&self) -> bool {
         match self {
             Plan::Operations(operations) => operations.iter().all(MicroOperation::is_read),
+            // The trace says it.
+            Plan::Traced(_) => false,
             Plan::Tpcc(request) => {
                 matches!(request, tpcc::Request::OrderStatus(_) | tpcc::Request::StockLevel(_))
             }
@@ -79,6 +84,24 @@ pub struct RolledBack(pub &'static str);
 pub trait Workload: Send + Sync + 'static {
     /// Its name.
     fn name(&self) -> &'static str;
+
+    /// How many clients it has unless another number is chosen, if it knows that.
+    fn usual_clients(&self) -> Option<usize> {
+        None
+    }
+
+    /// A run has so many clients. Called before their first plans.
+    fn set_clients(&self, _clients: usize) {}
+
+    /// How long a client in a closed loop waits before it begins `plan`.
+    fn think(&self, _: &Plan) -> Duration {
+        Duration::ZERO
+    }
+
+    /// Whether histories of its transactions can be recorded.
+    fn keeps_histories(&self) -> bool {
+        true
+    }
 
     /// The next transaction of `client`.
     fn plan(&self, client: u64, random: &mut Pcg64Mcg) -> Plan;

@@ -6,10 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use foldhash::fast::FixedState;
 use indexmap::IndexMap;
 use indexmap::map::Entry;
+use serried_actor::Timestamp;
 use serried_model::transactions::{Operation, Outcome, Output};
 use serried_model::{
-    Change, Key, Limits, Modification, Modify, ReadStamp, ReadValue, Transactions, Unfit, Value,
-    Version, Write,
+    Change, Form, Key, Limits, Modification, Modify, ReadStamp, ReadValue, ReportedModify,
+    ReportedRead, ReportedWrite, TransactionReport, Transactions, Unfit, Value, Version, Write,
+    reported_bytes,
 };
 
 use crate::{Abort, Recipient};
@@ -44,6 +46,10 @@ struct State {
     signals: Signals,
     waker: Option<Waker>,
     requested_in_re_executions: u32,
+    /// The round of the reads that are requested now.
+    round: u32,
+    /// Whether a read of this round has been answered. The next request is then of another one.
+    round_is_answered: bool,
 }
 
 /// What the current run has done.
@@ -74,6 +80,9 @@ struct Read {
     /// The run that last modified the key, if the session executes that.
     base_of: Option<u32>,
     wakers: Vec<Waker>,
+    /// When it was requested, among all reads of the attempt, and whether it was for update.
+    round: u32,
+    for_update: bool,
 }
 
 /// An answer to a read.
@@ -435,6 +444,40 @@ impl Attempt {
         all.find(|(_, read)| read.found.is_none()).map(|(key, _)| key.clone())
     }
 
+    /// A report of the run, which has committed.
+    pub(super) fn report(
+        &self,
+        (began, ended): (Timestamp, Timestamp),
+        attempts: u32,
+        is_batch: bool,
+    ) -> TransactionReport<Key> {
+        let state = self.lock();
+        let bytes = |value: &Option<Value>| value.as_ref().map(|value| reported_bytes(value.len()));
+        let read = |(key, read): (&Key, &Read)| {
+            let bytes = bytes(&read.found.as_ref()?.value);
+            let Read { round, for_update, .. } = *read;
+            Some(ReportedRead { key: key.clone(), round, for_update, bytes })
+        };
+        let write = |(key, value)| ReportedWrite { key: Key::clone(key), bytes: bytes(value) };
+        let modify = |(key, modifications): (&Key, &Vec<Modification>)| ReportedModify {
+            key: key.clone(),
+            modifications: modifications.iter().map(Into::into).collect(),
+        };
+        TransactionReport {
+            began_ns: began.0,
+            ended_ns: ended.0,
+            attempts,
+            form: match (is_batch, self.only_reads) {
+                (true, _) => Form::Batch,
+                (false, true) => Form::ReadOnly,
+                (false, false) => Form::Program,
+            },
+            reads: state.run_reads().filter_map(read).collect(),
+            writes: state.run.writes.iter().map(write).collect(),
+            modifies: state.run.modifies.iter().map(modify).collect(),
+        }
+    }
+
     /// Everything that the current run has read, written and modified, and how many reads re-executions had to request.
     pub(crate) fn footprint(&self) -> (Vec<ReadValue>, Vec<Write>, Vec<Modify>, u32) {
         let state = self.lock();
@@ -485,6 +528,7 @@ impl State {
         let same_value = read.found.as_ref().is_some_and(|found| found.value == new.value);
         let ReadValue { version, value, stamp, .. } = new;
         read.found = Some(Found { version, value, stamp });
+        self.round_is_answered = true;
         if used && same_value {
             self.signals.refreshed = true;
         } else if used {
@@ -525,17 +569,20 @@ impl State {
 
     /// The place of a read, which is requested if that was not done before.
     fn request(&mut self, key: &Key, for_update: bool) -> usize {
-        let State { reads, run, requests, requested_in_re_executions, .. } = self;
-        let known = reads.get_index_of(key);
+        let known = self.reads.get_index_of(key);
+        self.round += u32::from(known.is_none() && core::mem::take(&mut self.round_is_answered));
+        let State { reads, run, requests, requested_in_re_executions, round, .. } = self;
         if known.is_some() && for_update {
             // It may have been requested otherwise just before.
             let before = requests.iter_mut().filter(|(other, _)| other == key);
             before.for_each(|(_, for_update)| *for_update = true);
+            reads[key].for_update = true;
         }
         known.unwrap_or_else(|| {
             requests.push((key.clone(), for_update));
             *requested_in_re_executions += u32::from(run.number > 1);
-            reads.insert_full(key.clone(), Read::default()).0
+            let read = Read { round: *round, for_update, ..Read::default() };
+            reads.insert_full(key.clone(), read).0
         })
     }
 

@@ -16,7 +16,9 @@ pub(crate) struct Attempts<'a> {
     keyspace: &'a TransactionKeyspace,
     /// Which attempt this is, from 1.
     number: u32,
-    /// When it began.
+    /// When the first one began.
+    first_began: Timestamp,
+    /// When this one began.
     began: Timestamp,
     /// The version of the first attempt. It is the transaction's age.
     pub(crate) age: Option<Version>,
@@ -32,7 +34,16 @@ impl<'a> Attempts<'a> {
         let began = keyspace.port.now();
         let limit = began + keyspace.options.deadline;
         let deadline = Alarm::at(keyspace.port.clone(), limit);
-        Attempts { keyspace, number: 1, began, age: None, limit, too_long: None, deadline }
+        Attempts {
+            keyspace,
+            number: 1,
+            first_began: began,
+            began,
+            age: None,
+            limit,
+            too_long: None,
+            deadline,
+        }
     }
 
     /// Handles the end of this attempt. If the transaction can be tried again, waits until the next attempt may begin and
@@ -84,6 +95,14 @@ impl<'a> Attempts<'a> {
         match self.too_long {
             Some(limit) => TransactionError::TooLong { limit, attempts },
             None => TransactionError::Deadline { deadline, attempts },
+        }
+    }
+
+    /// Reports the transaction to those who record the keyspace, if there are any: the last attempt has committed.
+    pub(crate) fn report(&self, attempt: &Attempt, is_batch: bool) {
+        let port = &self.keyspace.port;
+        if port.is_recorded() {
+            port.report(attempt.report((self.first_began, port.now()), self.number, is_batch));
         }
     }
 

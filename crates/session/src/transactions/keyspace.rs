@@ -156,8 +156,18 @@ impl TransactionKeyspace {
     /// Runs a program. `only_reads` announces to the coordinator that it writes nothing.
     pub(crate) async fn run<P: Program>(
         &self,
+        program: P,
+        only_reads: bool,
+    ) -> Result<(Committed<P::Value>, Footprint), TransactionError> {
+        self.run_as(program, only_reads, false).await
+    }
+
+    /// The same, for a program that may make the requests of a batch.
+    pub(super) async fn run_as<P: Program>(
+        &self,
         mut program: P,
         only_reads: bool,
+        is_batch: bool,
     ) -> Result<(Committed<P::Value>, Footprint), TransactionError> {
         let mut attempts = Attempts::new(self);
         loop {
@@ -169,6 +179,7 @@ impl TransactionKeyspace {
             let (re_executions, written_at) = (execution.re_executions, execution.written_at);
             drop(execution);
             if let Some(value) = attempts.after(&attempt, ended).await? {
+                attempts.report(&attempt, is_batch);
                 return Ok(attempts.committed(value, &attempt, re_executions, written_at));
             }
         }

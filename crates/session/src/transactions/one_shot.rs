@@ -117,7 +117,7 @@ impl TransactionKeyspace {
                 Ok(values)
             }
         };
-        self.run(Closure::new(program), only_reads).await
+        self.run_as(Closure::new(program), only_reads, true).await
     }
 
     /// Passes each attempt to the coordinator as a whole.
@@ -144,6 +144,7 @@ impl TransactionKeyspace {
             let written_at = shot.sent_at;
             drop(shot);
             if attempts.after(&attempt, ended).await?.is_some() {
+                attempts.report(&attempt, true);
                 let values = attempt.values(reads);
                 return Ok(attempts.committed(values, &attempt, 0, written_at));
             }

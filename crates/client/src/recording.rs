@@ -1,0 +1,149 @@
+//! A client's view of a recording of what all clients of a keyspace do.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serried_model::{Key, NodeId, TransactionReport};
+use serried_wire::{Endpoint, Kind, RecordReply, RecordRequest, encode};
+use tokio::sync::mpsc;
+
+use crate::client::Client;
+use crate::error::ConnectError;
+use crate::side::ClientSide;
+
+/// How long a node may take to begin.
+const BEGIN_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Why a keyspace is not recorded.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecordError {
+    /// There is no such keyspace.
+    #[error(transparent)]
+    Keyspace(#[from] ConnectError),
+    /// No node answered.
+    #[error("nothing can be recorded, as no node answers: see `serried status`")]
+    Unreachable,
+    /// The nearest node that answers refuses.
+    #[error("{node} can't record: {reason}")]
+    Refused {
+        /// The node.
+        node: NodeId,
+        /// Why.
+        reason: String,
+    },
+    /// The node does not answer any more.
+    #[error("{node} answers no more: try again")]
+    Lost {
+        /// The node.
+        node: NodeId,
+    },
+}
+
+/// What a recording brings.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Recorded {
+    /// A connection has committed a transaction. The times count from the beginning of the recording.
+    Transaction(NodeId, TransactionReport<Key>),
+    /// The recording has ended.
+    Ended {
+        /// How many transactions were not reported because there was no room.
+        missed: u64,
+    },
+}
+
+/// A recording in progress. Dropped, it ends.
+pub struct Recording {
+    node: NodeId,
+    endpoint: Arc<Endpoint<ClientSide>>,
+    request: u64,
+    inbox: mpsc::UnboundedReceiver<RecordReply>,
+}
+
+impl Client {
+    /// Records all transactions that clients of a keyspace begin and commit from now on, for at most ten minutes. One node
+    /// asks all clients that are connected to it: the nearest that answers. Returns once it does.
+    ///
+    /// # Errors
+    /// If there is no such keyspace, no node answers, or the node refuses: it has one recorder at a time.
+    pub async fn record(&self, keyspace: &str, lasts: Duration) -> Result<Recording, RecordError> {
+        let info = self.find(keyspace)?;
+        let wanted = RecordRequest { keyspace: info.number, lasts };
+        let nodes = self.nodes_of(self.home_of(&info)?, &info);
+        for member in self.nearest_first().iter().filter(|node| nodes.contains(node)) {
+            let Some(mut recording) = Recording::ask(&self.endpoint, *member, &wanted) else {
+                continue;
+            };
+            let node = recording.node;
+            match tokio::time::timeout(BEGIN_TIMEOUT, recording.inbox.recv()).await {
+                Ok(Some(RecordReply::Began)) => return Ok(recording),
+                Ok(Some(RecordReply::Refused(reason))) => {
+                    return Err(RecordError::Refused { node, reason });
+                }
+                Ok(_) | Err(_) => {}
+            }
+        }
+        Err(RecordError::Unreachable)
+    }
+}
+
+impl Recording {
+    /// Asks the first core of a node; `None` if there is no connection to it.
+    fn ask(
+        endpoint: &Arc<Endpoint<ClientSide>>,
+        member: usize,
+        wanted: &RecordRequest,
+    ) -> Option<Recording> {
+        let (sender, inbox) = mpsc::unbounded_channel();
+        let mut core = endpoint.lock();
+        let request = core.side.next_request();
+        let asked = encode(&(request, wanted));
+        if !core.links.push_frame_to(member, 0, Kind::RecordRequest, &asked) {
+            return None;
+        }
+        core.side.recordings.insert(request, sender);
+        drop(core);
+        let (node, endpoint) = (NodeId::replica(0, member), endpoint.clone());
+        Some(Recording { node, endpoint, request, inbox })
+    }
+
+    /// The node that asks clients for reports.
+    pub fn node(&self) -> NodeId {
+        self.node
+    }
+
+    /// Asks the node to end before the time is over. What was reported until then still comes.
+    pub fn stop(&self) {
+        let mut core = self.endpoint.lock();
+        let member = self.node.member();
+        core.links.push_frame_to(member, 0, Kind::RecordEnd, &encode(&self.request));
+    }
+
+    /// Waits for the next report, or the end, for at most this time.
+    ///
+    /// # Errors
+    /// If nothing comes.
+    pub async fn next(&mut self, timeout: Duration) -> Result<Recorded, RecordError> {
+        let lost = || RecordError::Lost { node: self.node };
+        loop {
+            let reply = tokio::time::timeout(timeout, self.inbox.recv()).await;
+            match reply.map_err(|_| lost())?.ok_or_else(lost)? {
+                RecordReply::Reported(client, report) => {
+                    return Ok(Recorded::Transaction(client, report));
+                }
+                RecordReply::Ended { missed } => return Ok(Recorded::Ended { missed }),
+                RecordReply::Began | RecordReply::Refused(_) => {}
+            }
+        }
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        if !self.endpoint.is_sound() {
+            return;
+        }
+        self.stop();
+        self.endpoint.lock().side.recordings.remove(&self.request);
+    }
+}

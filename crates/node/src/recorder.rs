@@ -1,0 +1,167 @@
+//! Recording what the clients of a keyspace do, for one of them.
+//!
+//! Clients report transactions to the first core of a node that asks them to, and the core passes the reports on. While
+//! nobody records, clients send none. A core serves one recorder at a time, for at most ten minutes, and keeps nothing but
+//! what waits on the recorder's link: 8 MiB before it drops reports. It counts what it drops.
+
+use std::time::Duration;
+
+use serried_actor::Timestamp;
+use serried_model::NodeId;
+use serried_wire::{
+    Kind, LinkId, Links, RecordReply, RecordRequest, Report, ReportRequest, Shards, encode,
+};
+
+/// The longest recording.
+const MOST_TIME: Duration = Duration::from_secs(600);
+/// While more bytes than this wait for the recorder, reports are dropped.
+const MOST_WAITING_BYTES: usize = 8 << 20;
+
+/// A core's recording, if there is one.
+#[derive(Default)]
+pub(crate) struct Recorder {
+    recording: Option<Recording>,
+    /// The number of the last recording.
+    last: u64,
+    /// Clients that have connected and were not asked yet.
+    newcomers: Vec<LinkId>,
+}
+
+struct Recording {
+    /// The recorder, and its number for the recording.
+    by: (LinkId, u64),
+    number: u64,
+    keyspace: u64,
+    began: Timestamp,
+    until: Timestamp,
+    missed: u64,
+    /// Whether the recorder's connection is lost.
+    is_lost: bool,
+}
+
+impl Recording {
+    fn asked(&self, now: Timestamp) -> ReportRequest {
+        ReportRequest {
+            recording: self.number,
+            keyspace: self.keyspace,
+            elapsed: now.since(self.began),
+            lasts: self.until.since(now),
+        }
+    }
+
+    fn reply(&self, reply: &RecordReply, links: &mut Links) {
+        let (link, request) = self.by;
+        links.push_frame(link, Kind::RecordReply, &encode(&(request, reply)));
+    }
+}
+
+impl Recorder {
+    /// A client wants to record.
+    pub(crate) fn begin(
+        &mut self,
+        by: (LinkId, u64),
+        wanted: &RecordRequest,
+        shards: &Shards,
+        now: Timestamp,
+        links: &mut Links,
+    ) {
+        self.advance(now, links);
+        if let Err(reason) = self.judge(wanted, shards) {
+            let (link, request) = by;
+            let reply = (request, RecordReply::Refused(reason));
+            return links.push_frame(link, Kind::RecordReply, &encode(&reply));
+        }
+        self.last += 1;
+        let recording = Recording {
+            by,
+            number: self.last,
+            keyspace: wanted.keyspace,
+            began: now,
+            until: now + wanted.lasts,
+            missed: 0,
+            is_lost: false,
+        };
+        recording.reply(&RecordReply::Began, links);
+        links.push_frame_to_clients(Kind::ReportRequest, &encode(&Some(recording.asked(now))));
+        self.newcomers.clear();
+        self.recording = Some(recording);
+    }
+
+    fn judge(&self, wanted: &RecordRequest, shards: &Shards) -> Result<(), String> {
+        if self.recording.is_some() {
+            return Err("another client records: try again when that one is done".to_string());
+        }
+        if wanted.lasts > MOST_TIME {
+            return Err(format!("it can be recorded for {MOST_TIME:?} at most"));
+        }
+        match shards.of_keyspace(wanted.keyspace) {
+            Some(_) => Ok(()),
+            None => Err("it has no such keyspace".to_string()),
+        }
+    }
+
+    /// A client reports a transaction.
+    pub(crate) fn take(&mut self, from: NodeId, report: Report, now: Timestamp, links: &mut Links) {
+        self.advance(now, links);
+        let Some(recording) = &mut self.recording else { return };
+        if report.recording != recording.number {
+            return; // An earlier recording.
+        }
+        recording.missed += report.missed;
+        if links.is_behind(recording.by.0, MOST_WAITING_BYTES) {
+            recording.missed += 1;
+        } else {
+            recording.reply(&RecordReply::Reported(from, report.transaction), links);
+        }
+    }
+
+    /// A client has recorded enough.
+    pub(crate) fn end(&mut self, by: (LinkId, u64), links: &mut Links) {
+        if self.recording.as_ref().is_some_and(|recording| recording.by == by) {
+            self.finish(links);
+        }
+    }
+
+    fn finish(&mut self, links: &mut Links) {
+        let Some(recording) = self.recording.take() else { return };
+        recording.reply(&RecordReply::Ended { missed: recording.missed }, links);
+        links.push_frame_to_clients(Kind::ReportRequest, &encode(&None::<ReportRequest>));
+    }
+
+    /// A link has its connection. If a client is at its other end, it is asked for reports.
+    pub(crate) fn connected(&mut self, link: LinkId) {
+        if self.recording.is_some() {
+            self.newcomers.push(link);
+        }
+    }
+
+    /// A link has ended, and a recorder at its other end with it.
+    pub(crate) fn lost(&mut self, link: LinkId) {
+        self.newcomers.retain(|newcomer| *newcomer != link);
+        if let Some(recording) = &mut self.recording {
+            recording.is_lost |= recording.by.0 == link;
+        }
+    }
+
+    /// When it has something to do.
+    pub(crate) fn due(&self) -> Option<Timestamp> {
+        let recording = self.recording.as_ref()?;
+        let is_urgent = recording.is_lost || !self.newcomers.is_empty();
+        Some(if is_urgent { recording.began } else { recording.until })
+    }
+
+    /// Does what is due.
+    pub(crate) fn advance(&mut self, now: Timestamp, links: &mut Links) {
+        let Some(recording) = &self.recording else { return };
+        if recording.is_lost || recording.until <= now {
+            return self.finish(links);
+        }
+        let asked = encode(&Some(recording.asked(now)));
+        for newcomer in self.newcomers.drain(..) {
+            links.push_frame_to_client(newcomer, Kind::ReportRequest, &asked);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

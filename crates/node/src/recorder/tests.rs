@@ -1,0 +1,106 @@
+use serried_model::{Form, TransactionReport};
+use serried_wire::{End, LinkOptions};
+
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+const START: Timestamp = Timestamp(1000);
+
+fn open(links: &mut Links, client: u64) -> LinkId {
+    links.open(LinkOptions {
+        end: End::Client(NodeId(u64::MAX - client)),
+        route: true,
+        internal: false,
+        delay: Duration::ZERO,
+        frame_bytes: 64 << 10,
+        most_waiting_bytes: 64 << 20,
+    })
+}
+
+fn begin(recorder: &mut Recorder, by: (LinkId, u64), links: &mut Links) {
+    let wanted = RecordRequest { keyspace: 1, lasts: SECOND };
+    recorder.begin(by, &wanted, &Shards::new([(0, 1), (1, 2)]), START, links);
+}
+
+fn report(recording: u64, missed: u64) -> Report {
+    let (reads, writes, modifies) = (Vec::new(), Vec::new(), Vec::new());
+    let form = Form::Program;
+    let transaction =
+        TransactionReport { began_ns: 1, ended_ns: 2, attempts: 1, form, reads, writes, modifies };
+    Report { recording, missed, transaction }
+}
+
+fn recorded_by(recorder: &Recorder) -> Option<LinkId> {
+    recorder.recording.as_ref().map(|recording| recording.by.0)
+}
+
+#[test]
+fn one_client_records_at_a_time_and_its_end_makes_room() {
+    let (mut links, mut recorder) = (Links::new(), Recorder::default());
+    let (first, second) = (open(&mut links, 1), open(&mut links, 2));
+    begin(&mut recorder, (first, 7), &mut links);
+    begin(&mut recorder, (second, 7), &mut links);
+    recorder.end((second, 7), &mut links);
+    assert_eq!(recorded_by(&recorder), Some(first), "it is not the second one's to end");
+    recorder.end((first, 7), &mut links);
+    begin(&mut recorder, (second, 7), &mut links);
+    assert_eq!(recorded_by(&recorder), Some(second));
+    recorder.lost(second);
+    assert!(recorder.due().is_some_and(|due| due <= START));
+    begin(&mut recorder, (first, 8), &mut links);
+    assert_eq!(recorded_by(&recorder), Some(first), "the other one's connection is lost");
+    recorder.advance(START + SECOND, &mut links);
+    assert_eq!((recorded_by(&recorder), recorder.due()), (None, None), "its time is over");
+}
+
+#[test]
+fn reports_for_earlier_recordings_are_ignored_and_what_clients_have_missed_is_counted() {
+    let (mut links, mut recorder) = (Links::new(), Recorder::default());
+    let link = open(&mut links, 1);
+    recorder.take(NodeId(9), report(0, 5), START, &mut links);
+    begin(&mut recorder, (link, 7), &mut links);
+    recorder.end((link, 7), &mut links);
+    begin(&mut recorder, (link, 8), &mut links);
+    for (recording, missed) in [(1, 10), (2, 3), (2, 0), (3, 10)] {
+        recorder.take(NodeId(9), report(recording, missed), START, &mut links);
+    }
+    assert_eq!(recorder.recording.as_ref().map(|recording| recording.missed), Some(3));
+}
+
+#[test]
+fn a_recorder_that_does_not_keep_up_is_sent_no_more_and_what_it_missed_is_counted() {
+    let (mut links, mut recorder) = (Links::new(), Recorder::default());
+    let link = open(&mut links, 1);
+    begin(&mut recorder, (link, 7), &mut links);
+    for _ in 0..MOST_WAITING_BYTES / 10 {
+        recorder.take(NodeId(9), report(1, 0), START, &mut links);
+    }
+    let missed = recorder.recording.as_ref().map_or(0, |recording| recording.missed);
+    assert!(missed > 0);
+    assert!(!links.is_behind(link, MOST_WAITING_BYTES + 1000));
+}
+
+#[test]
+fn a_client_that_connects_later_is_asked_too() {
+    let (mut links, mut recorder) = (Links::new(), Recorder::default());
+    let (link, newcomer) = (open(&mut links, 1), open(&mut links, 2));
+    recorder.connected(newcomer);
+    assert!(recorder.newcomers.is_empty(), "nobody records");
+    begin(&mut recorder, (link, 7), &mut links);
+    assert_eq!(recorder.due(), Some(START + SECOND));
+    recorder.connected(newcomer);
+    assert!(recorder.due().is_some_and(|due| due <= START));
+    recorder.advance(START + SECOND / 4, &mut links);
+    assert_eq!(recorder.due(), Some(START + SECOND));
+    let asked = recorder.recording.as_ref().unwrap().asked(START + SECOND / 4);
+    assert_eq!((asked.elapsed, asked.lasts), (SECOND / 4, SECOND * 3 / 4));
+}
+
+#[test]
+fn what_can_not_be_recorded_is_refused() {
+    let (recorder, shards) = (Recorder::default(), Shards::new([(7, 1)]));
+    let judge = |keyspace, lasts| recorder.judge(&RecordRequest { keyspace, lasts }, &shards);
+    assert_eq!(judge(7, MOST_TIME), Ok(()));
+    assert!(judge(1, SECOND).unwrap_err().contains("no such keyspace"));
+    assert!(judge(7, MOST_TIME + SECOND).unwrap_err().contains("at most"));
+}

@@ -1,0 +1,305 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::SeedableRng;
+use rand_pcg::Pcg64Mcg;
+use serried_model::{
+    Form, Key, NodeId, ReportedModification, ReportedModify, ReportedRead, ReportedWrite,
+    TransactionReport, Value,
+};
+
+use super::*;
+use crate::serial;
+use crate::workload::{Plan, Workload};
+
+fn report(began_ns: u64, ended_ns: u64) -> TransactionReport<Key> {
+    let (reads, writes, modifies) = (Vec::new(), Vec::new(), Vec::new());
+    let form = Form::Program;
+    TransactionReport { began_ns, ended_ns, attempts: 1, form, reads, writes, modifies }
+}
+
+fn read(key: &str, round: u32, bytes: Option<u32>) -> ReportedRead<Key> {
+    ReportedRead { key: Key::from(key), round, for_update: false, bytes }
+}
+
+fn write(key: &str, bytes: Option<u32>) -> ReportedWrite<Key> {
+    ReportedWrite { key: Key::from(key), bytes }
+}
+
+fn modify(key: &str, modification: ReportedModification) -> ReportedModify<Key> {
+    ReportedModify { key: Key::from(key), modifications: vec![modification] }
+}
+
+fn header(lasted_ns: u64) -> TraceHeader {
+    TraceHeader {
+        family: "transactions".to_string(),
+        cluster: "cluster".to_string(),
+        keyspace: "accounts".to_string(),
+        protocol: "morty".to_string(),
+        recorded_at_s: 1_700_000_000,
+        lasted_ns,
+        bound: Bound::Time,
+        missed: 0,
+        hashed_keys: false,
+    }
+}
+
+const ROOMY: TraceBounds = TraceBounds { transactions: 1000, bytes: 1 << 20 };
+
+fn trace_of(reports: impl IntoIterator<Item = TransactionReport<Key>>) -> Trace {
+    let mut builder = TraceBuilder::new(ROOMY, false);
+    for report in reports {
+        assert_eq!(builder.add(NodeId(1), report), None);
+    }
+    builder.finish(header(1000)).unwrap()
+}
+
+/// A read-modify-write in two rounds, a read, and a modification.
+fn small() -> Trace {
+    let rmw = TransactionReport {
+        reads: vec![read("a", 0, Some(3)), read("b", 0, None), read("c", 1, Some(2))],
+        writes: vec![write("a", Some(20)), write("b", Some(0)), write("c", None)],
+        ..report(100, 200)
+    };
+    let reads = TransactionReport {
+        form: Form::ReadOnly,
+        reads: vec![read("a", 0, Some(20))],
+        ..report(150, 160)
+    };
+    let modifies = TransactionReport {
+        form: Form::Batch,
+        modifies: vec![modify("n", ReportedModification::Number)],
+        ..report(250, 300)
+    };
+    trace_of([reads, rmw, modifies])
+}
+
+#[test]
+fn a_trace_survives_its_file() {
+    let trace = small();
+    assert_eq!(Trace::decode(&trace.encode()), Ok(trace));
+}
+
+#[test]
+fn a_trace_with_any_bit_wrong_or_any_byte_missing_is_refused() {
+    let file = small().encode();
+    for at in 0..file.len() {
+        for bit in 0..8 {
+            let mut damaged = file.clone();
+            damaged[at] ^= 1 << bit;
+            let error = Trace::decode(&damaged).expect_err(&format!("bit {bit} of byte {at}"));
+            match at {
+                0..16 => assert_eq!(error, TraceError::NoTrace),
+                16..18 => assert!(matches!(error, TraceError::Version { .. }), "{error}"),
+                _ => assert!(matches!(error, TraceError::Damaged { .. }), "{at}: {error}"),
+            }
+        }
+        let error = Trace::decode(&file[..at]).expect_err(&format!("{at} bytes"));
+        assert_eq!(error == TraceError::NoTrace, at < 18, "{error}");
+    }
+    let longer = [&file[..], &[0]].concat();
+    let error = Trace::decode(&longer).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        format!("it is damaged at byte {}: something follows its last block", file.len())
+    );
+}
+
+#[test]
+fn a_block_that_is_missing_or_out_of_place_is_noticed() {
+    let file = small().encode();
+    // The blocks after the prefix.
+    let mut blocks = Vec::new();
+    let mut rest = &file[18..];
+    while let Some(length) = rest.get(1..5) {
+        let length = u32::from_le_bytes(length.try_into().unwrap()) as usize + 9;
+        blocks.push(&rest[..length]);
+        rest = &rest[length..];
+    }
+    let [header, keys, transactions, end] = blocks[..] else { panic!("{}", blocks.len()) };
+    let of = |blocks: &[&[u8]]| Trace::decode(&[&file[..18], &blocks.concat()].concat());
+    assert!(of(&[header, keys, transactions, end]).is_ok());
+    for (wrong, reason) in [
+        (&[header, keys, end][..], "blocks are missing"),
+        (&[header, transactions, end], "blocks are missing"),
+        (&[header, transactions, keys, end], "not in their order"),
+        (&[header, header, keys, transactions, end], "not in their order"),
+        (&[keys, transactions, end], "not the header"),
+        (&[header, keys, transactions], "ends before its last block"),
+        (&[header, keys, keys, transactions, end], "blocks are missing"),
+    ] {
+        let error = of(wrong).unwrap_err().to_string();
+        assert!(error.contains(reason), "{error}");
+    }
+}
+
+#[test]
+fn what_does_not_fit_together_is_refused_though_its_checksums_are_right() {
+    let trace = small();
+    let with = |change: fn(&mut Trace)| {
+        let mut changed = trace.clone();
+        change(&mut changed);
+        Trace::decode(&changed.encode()).unwrap_err().to_string()
+    };
+    for (error, reason) in [
+        (with(|trace| trace.keys.truncate(1)), "a key that the trace does not have"),
+        (with(|trace| trace.transactions.clear()), "no transactions"),
+        (with(|trace| trace.transactions[0].client = 9), "more clients than transactions"),
+        (with(|trace| trace.transactions.swap(0, 2)), "begins before"),
+        (with(|trace| trace.transactions[1].client = 0), "begins before"),
+        (with(|trace| trace.transactions[0].what.ended_ns = 0), "ends before it begins"),
+        (with(|trace| trace.header.lasted_ns = 1), "or after the recording"),
+        (
+            with(|trace| trace.transactions[0].what.reads[0].bytes = Some(u32::MAX)),
+            "longer than any",
+        ),
+    ] {
+        assert!(error.contains(reason), "{error}");
+    }
+}
+
+#[test]
+fn a_trace_of_another_family_or_version_is_refused_by_name() {
+    let mut other = small();
+    other.header.family = "registers".to_string();
+    let error = Trace::decode(&other.encode()).unwrap_err().to_string();
+    assert_eq!(error, "it is a trace of registers, and only traces of transactions can be run");
+    let mut file = small().encode();
+    file[16] = 7;
+    let error = Trace::decode(&file).unwrap_err().to_string();
+    assert!(error.starts_with("it is a trace of version 7, and this program reads version 1"));
+    for other in [&b""[..], b"SERRIED", b"[{\"f\":\"txn\"}, {\"f\":\"txn\"}]"] {
+        assert_eq!(Trace::decode(other), Err(TraceError::NoTrace));
+    }
+}
+
+#[test]
+fn transactions_that_overlap_are_of_different_clients_and_others_of_as_few_as_possible() {
+    let mut builder = TraceBuilder::new(ROOMY, false);
+    // As they end.
+    for (connection, began, ended) in
+        [(1, 0, 10), (2, 5, 20), (1, 8, 30), (1, 12, 40), (1, 41, 45), (1, 31, 50), (1, 70, 80)]
+    {
+        builder.add(NodeId(connection), report(began, ended));
+    }
+    let trace = builder.finish(header(100)).unwrap();
+    let dealt: Vec<_> = trace.transactions().iter().map(|t| (t.what.began_ns, t.client)).collect();
+    // The last one follows that which ended last.
+    assert_eq!(dealt, [(0, 0), (5, 1), (8, 2), (12, 0), (31, 2), (41, 0), (70, 2)]);
+    let replay = Replay::new(trace.into(), true);
+    let mut random = Pcg64Mcg::seed_from_u64(1);
+    let mut think = |client| {
+        let plan = replay.plan(client, &mut random);
+        replay.think(&plan).as_nanos()
+    };
+    // 55 after its last one, and none before its first; then 2, and 1, and all again.
+    assert_eq!([0; 4].map(&mut think), [55, 2, 1, 55]);
+    assert_eq!([2; 4].map(&mut think), [28, 1, 20, 28]);
+}
+
+#[test]
+fn more_clients_repeat_what_those_of_the_trace_did_and_fewer_do_the_work_of_several() {
+    let reports = (0..12).map(|i| report(i / 2 * 10, i / 2 * 10 + 9 - i % 2));
+    let trace = Arc::new(trace_of(reports));
+    assert_eq!(trace.clients(), 2);
+    let plans = |clients: usize, client: u64| {
+        let replay = Replay::new(trace.clone(), true);
+        replay.set_clients(clients);
+        let mut random = Pcg64Mcg::seed_from_u64(1);
+        let plan = |_| replay.number(&replay.plan(client, &mut random));
+        let plans: Vec<usize> = (0..4).map(plan).collect();
+        plans
+    };
+    let replay = Replay::new(trace.clone(), true);
+    assert_eq!(replay.usual_clients(), Some(2));
+    assert_eq!(plans(1, 0), [0, 1, 2, 3]);
+    let [first, second] = [0, 1].map(|client| plans(2, client));
+    assert_eq!((first[1], second[1]), (first[0] + 2, second[0] + 2));
+    // Of five, three do what the first did, and two what the second did.
+    let starts: Vec<usize> = (0..5).map(|client| plans(5, client)[0]).collect();
+    assert_eq!(starts, [first[0], second[0], first[2], second[3], first[0] + 8]);
+}
+
+#[test]
+fn a_bound_that_is_reached_ends_the_trace_and_is_named() {
+    let mut builder = TraceBuilder::new(TraceBounds { transactions: 2, ..ROOMY }, false);
+    let added = [0, 1, 2, 3].map(|i| builder.add(NodeId(1), report(i, i)));
+    assert_eq!(added, [None, None, Some(Bound::Transactions), Some(Bound::Transactions)]);
+    let trace = builder.finish(header(100)).unwrap();
+    assert_eq!((trace.transactions().len(), trace.header().bound), (2, Bound::Transactions));
+
+    let bounds = TraceBounds { bytes: 4000, ..ROOMY };
+    let mut builder = TraceBuilder::new(bounds, false);
+    let mut count = 0;
+    let bound = loop {
+        let reads = vec![read(&format!("a key that is rather long {count}"), 0, Some(7))];
+        let added = builder.add(NodeId(1), TransactionReport { reads, ..report(count, count) });
+        if let Some(bound) = added {
+            break bound;
+        }
+        count += 1;
+    };
+    let trace = builder.finish(header(100)).unwrap();
+    assert_eq!((bound, trace.header().bound), (Bound::Bytes, Bound::Bytes));
+    assert!(count > 10 && trace.encode().len() < 4000 + 200, "{count}");
+    assert!(TraceBuilder::new(bounds, false).finish(header(1)).is_err());
+}
+
+#[test]
+fn hashes_stand_for_keys_and_equal_keys_stay_equal() {
+    let trace = || {
+        let mut builder = TraceBuilder::new(ROOMY, true);
+        for (time, key) in ["secret", "other", "secret"].into_iter().enumerate() {
+            let reads = vec![read(key, 0, Some(4))];
+            builder.add(NodeId(1), TransactionReport { reads, ..report(time as u64, time as u64) });
+        }
+        builder.finish(header(100)).unwrap()
+    };
+    let (trace, another) = (trace(), trace());
+    let keys: Vec<u32> = trace.transactions().iter().map(|t| t.what.reads[0].key).collect();
+    assert_eq!(keys, [0, 1, 0]);
+    assert!(trace.header().hashed_keys && trace.keys().len() == 2);
+    let file = trace.encode();
+    assert!(!file.windows(6).any(|part| part == b"secret"));
+    // Each recording has a secret of its own, so nobody can try keys.
+    assert_ne!(trace.keys(), another.keys());
+}
+
+#[test]
+fn a_replay_finds_and_leaves_values_of_the_lengths_of_the_trace() {
+    let replay = Arc::new(Replay::new(small().into(), true));
+    let held = |key: &str| replay.initial_value(&Key::from(key)).map(|value| value.len());
+    assert_eq!(["a", "b", "c", "n", "other"].map(held), [Some(3), None, Some(2), Some(1), None]);
+    let keyspace = serial::keyspace();
+    serial::run(async {
+        for (key, value) in (0..).map_while(|i| replay.initial(i)) {
+            keyspace.put(key, value).await.unwrap();
+        }
+    });
+    let run = |plan: &Plan| {
+        let program = |tx| replay.run(plan, tx, false);
+        let (_, footprint) = serial::run(keyspace.transact_recorded(program)).unwrap();
+        footprint
+    };
+    let plan = Plan::Traced(0);
+    let footprint = run(&plan);
+    let reads = footprint
+        .reads
+        .iter()
+        .map(|read| (read.key.to_string(), read.value.as_ref().map(Value::len)));
+    let expected = [("a", Some(3)), ("b", None), ("c", Some(2))].map(|(k, b)| (k.to_string(), b));
+    assert_eq!(reads.collect::<Vec<_>>(), expected);
+    let lengths = |footprint: &serried_session::Footprint| -> Vec<Option<usize>> {
+        footprint.writes.iter().map(|write| write.value.as_ref().map(Value::len)).collect()
+    };
+    assert_eq!(lengths(&footprint), [Some(20), Some(0), None]);
+    // What is written depends on what was found.
+    let again = run(&plan);
+    assert_ne!(footprint.writes[0], again.writes[0]);
+    assert_eq!((replay.kind(&plan), replay.only_reads(&plan)), ("read-write", false));
+    let reads = Plan::Traced(1);
+    assert_eq!((replay.kind(&reads), replay.only_reads(&reads)), ("read-only", true));
+    let batch = replay.one_shot(&Plan::Traced(2)).expect("it was a batch");
+    assert_eq!((batch.reads.len(), batch.writes.len(), batch.modifies.len()), (0, 0, 1));
+    assert_eq!(replay.think(&plan), Duration::from_nanos(100 + 700));
+}
