@@ -1,31 +1,69 @@
 //! Arguments that several commands share.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use clap::Args;
 use clap::builder::{
-    PossibleValue, PossibleValuesParser, RangedI64ValueParser, RangedU64ValueParser,
+    ArgPredicate, PossibleValue, PossibleValuesParser, RangedI64ValueParser, RangedU64ValueParser,
 };
 use serried::Backoff;
 use serried_actor::{NodeSet, Settings};
 use serried_model::{FamilyName, Geography, NodeId};
 use serried_node::Replicas;
 use serried_protocols::ProtocolInfo;
+use serried_workload::{Replay, TRACE, Trace};
 
 use crate::misuse::{
     LEAST_DEADLINE, MOST_CLIENTS, MOST_KEYS, MOST_SECONDS, MOST_THETA, number, seconds_above_0,
 };
+use crate::record;
 use crate::wing::snapshots::SessionArguments;
 use crate::wing::{self, FamilyArguments, Wing};
+
+/// A trace in place of a workload.
+#[derive(Args, Clone, Default)]
+pub(crate) struct TraceArguments {
+    /// In place of a workload, run the transactions of a trace that `serried record` has written, each client those of
+    /// one of its clients, with the same pauses between them, over and over
+    #[arg(long, value_name = "FILE", conflicts_with = "workload")]
+    trace: Option<PathBuf>,
+    /// With --trace: leave the pauses between transactions away
+    #[arg(long, requires = "trace")]
+    closed: bool,
+    /// The trace, once it was read.
+    #[arg(skip)]
+    read: OnceLock<Arc<Trace>>,
+}
+
+impl TraceArguments {
+    /// The trace, if there is one.
+    fn trace(&self) -> anyhow::Result<Option<&Arc<Trace>>> {
+        let Some(file) = &self.trace else { return Ok(None) };
+        if let Some(trace) = self.read.get() {
+            return Ok(Some(trace));
+        }
+        let trace = Arc::new(record::read(file)?);
+        Ok(Some(self.read.get_or_init(|| trace)))
+    }
+
+    /// The workload that runs the trace, if there is one.
+    pub(crate) fn workload(&self) -> anyhow::Result<Option<Arc<Replay>>> {
+        let trace = self.trace()?;
+        Ok(trace.map(|trace| Arc::new(Replay::new(trace.clone(), !self.closed))))
+    }
+}
 
 /// Which workload, and how large.
 #[derive(Args, Clone)]
 pub(crate) struct WorkloadArguments {
     /// What clients do
-    #[arg(value_parser = workloads())]
+    #[arg(value_parser = workloads(), required = false, required_unless_present = "trace", hide_default_value = true,
+          default_value_if("trace", ArgPredicate::IsPresent, TRACE))]
     pub(crate) workload: String,
+    #[command(flatten)]
+    pub(crate) trace: TraceArguments,
     /// How many keys, rows, counters, accounts or lists there are [default: 1000000 for retwis, ycsb-groups,
     /// ycsb-transactions and eiger, and for f1, f1-wf and tao with or without -calls, 10 for bank and bank-calls, 8 for
     /// list-append, list-append-calls, register and snapshot, 1 for counter, 1000 for counter-calls; for ycsb and
@@ -68,7 +106,29 @@ pub(crate) struct WorkloadArguments {
 impl WorkloadArguments {
     /// The workload's family.
     pub(crate) fn family(&self) -> anyhow::Result<FamilyName> {
+        if self.workload == TRACE {
+            demand!(
+                self.trace.trace.is_some(),
+                "`{TRACE}` needs a trace: write --trace FILE in its place"
+            );
+            self.trace.trace()?;
+            return Ok(FamilyName::Transactions);
+        }
         Ok(serried_workload::family(&self.workload)?)
+    }
+
+    /// What clients do, for people.
+    pub(crate) fn title(&self) -> anyhow::Result<String> {
+        let TraceArguments { trace: file, closed, .. } = &self.trace;
+        Ok(match (file, self.trace.trace()?) {
+            (Some(file), Some(trace)) => format!(
+                "{}{} ({})",
+                file.display(),
+                if *closed { " without pauses" } else { "" },
+                record::describe(trace)
+            ),
+            _ => self.workload.clone(),
+        })
     }
 
     /// The settings of clusters that are started for it.
@@ -122,8 +182,8 @@ pub(crate) struct LoadArguments {
     #[arg(long, value_delimiter = ',', value_parser = protocols())]
     pub(crate) protocol: Vec<String>,
     /// How many clients there are; without --rate each runs one transaction or request after the other. Several
-    /// numbers, separated by commas, are a run each
-    #[arg(long, value_delimiter = ',', default_value = "16", value_parser = number(1..=MOST_CLIENTS))]
+    /// numbers, separated by commas, are a run each [default: 16; with --trace as many as it has]
+    #[arg(long, value_delimiter = ',', value_parser = number(1..=MOST_CLIENTS))]
     pub(crate) clients: Vec<usize>,
     #[command(flatten)]
     pub(crate) open_loop: OpenLoopArguments,
@@ -174,6 +234,14 @@ impl LoadArguments {
         }
         self.protocol.iter().try_for_each(|protocol| wing::fits::<W>(workload, protocol))?;
         Ok(self.protocol.clone())
+    }
+
+    /// The numbers of clients, a run each.
+    pub(crate) fn clients<W: Wing>(&self, workload: &W::Workload) -> Vec<usize> {
+        match self.clients.is_empty() {
+            true => vec![W::usual_clients(workload)],
+            false => self.clients.clone(),
+        }
     }
 
     pub(crate) fn deadline(&self) -> Duration {
@@ -230,7 +298,8 @@ fn names(protocols: impl Iterator<Item = &'static ProtocolInfo>) -> PossibleValu
 /// The names of all workloads.
 fn workloads() -> PossibleValuesParser {
     let workloads = serried_workload::list().iter();
-    workloads.map(|workload| PossibleValue::new(workload.name).help(workload.summary)).into()
+    let listed = workloads.map(|workload| PossibleValue::new(workload.name).help(workload.summary));
+    listed.chain([PossibleValue::new(TRACE).hide(true)]).into()
 }
 
 /// The names of all geographies.

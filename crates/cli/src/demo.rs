@@ -3,7 +3,7 @@
 use clap::Args;
 
 use crate::Ended;
-use crate::arguments::{LoadArguments, OpenLoopArguments, WorkloadArguments};
+use crate::arguments::{LoadArguments, OpenLoopArguments, TraceArguments, WorkloadArguments};
 use crate::bench::Bench;
 use crate::misuse::{MOST_CLIENTS, MOST_KEYS, MOST_THETA, number, seconds_above_0};
 use crate::table;
@@ -51,6 +51,7 @@ impl Demo {
                 writes: None,
                 of_family: FamilyArguments::default(),
                 thrifty: false,
+                trace: TraceArguments::default(),
                 uncertainty_us: serried_actor::Settings::default().uncertainty_us,
             },
             load: LoadArguments {

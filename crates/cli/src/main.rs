@@ -24,6 +24,7 @@ mod log_changes;
 mod operations;
 mod procedure;
 mod progress;
+mod record;
 mod reproduce;
 mod serve;
 mod shell;
@@ -87,6 +88,7 @@ enum Command {
     Bench(bench::Bench),
     Sim(sim::Sim),
     Compare(compare::Compare),
+    Record(record::Record),
     Windows(windows::Windows),
     Reproduce(reproduce::Reproduce),
     Calibrate(calibrate::Calibrate),
@@ -109,6 +111,7 @@ impl Command {
             Command::Bench(bench) => bench.run(),
             Command::Sim(sim) => sim.run(),
             Command::Compare(compare) => compare.run(),
+            Command::Record(record) => record.run(),
             Command::Windows(windows) => windows.run(),
             Command::Reproduce(reproduce) => reproduce.run(),
             Command::Calibrate(calibrate) => calibrate.run(),

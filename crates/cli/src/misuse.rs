@@ -2,6 +2,7 @@
 
 use std::ops::RangeInclusive;
 use std::str::FromStr;
+use std::time::Duration;
 
 /// The command line asks for what can't be. The exit code is that of every wrong command line.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -47,6 +48,22 @@ pub(crate) fn partial_share(text: &str) -> Result<f64, String> {
     read.ok_or_else(|| "choose a share: 0 or more, below 1".to_string())
 }
 
+/// Reads a time above 0 and up to `most_s` seconds, as `300ms` or `2s`.
+pub(crate) fn time(most_s: f64) -> impl Fn(&str) -> Result<Duration, String> + Clone + Send + Sync {
+    move |text| {
+        let wrong = || format!("write 300ms or 2s: above 0, and at most {most_s} s");
+        let (number, unit_s) = match text.strip_suffix("ms") {
+            Some(number) => (number, 1e-3),
+            None => (text.strip_suffix('s').ok_or_else(wrong)?, 1.0),
+        };
+        let seconds = number.parse::<f64>().map_err(|_| wrong())? * unit_s;
+        match seconds > 0.0 && seconds <= most_s {
+            true => Ok(Duration::from_secs_f64(seconds)),
+            false => Err(wrong()),
+        }
+    }
+}
+
 /// Reads a time to measure, in seconds.
 pub(crate) fn seconds_above_0(text: &str) -> Result<f64, String> {
     let read = text.parse::<f64>().ok();
@@ -69,6 +86,14 @@ mod tests {
         }
         assert!(seconds_above_0("0").is_err() && partial_share("1").is_err());
         assert_eq!(number(1..=3_u64)("4"), Err("choose from 1 to 3".to_string()));
+        let minute = time(60.0);
+        assert_eq!(
+            (minute("60s"), minute("5ms")),
+            (Ok(Duration::from_secs(60)), Ok(Duration::from_millis(5)))
+        );
+        for wrong in ["61s", "0s", "5", "ms", "-1s", "nans"] {
+            assert!(minute(wrong).is_err_and(|said| said.contains("at most 60 s")), "{wrong}");
+        }
         assert!(number(1..=u64::MAX)("18446744073709551616").is_err());
     }
 }

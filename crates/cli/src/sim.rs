@@ -33,6 +33,7 @@ Examples:
   serried sim ycsb --geo gryff-3 --clients 48 --conflicts 0.25 --thrifty
   serried sim tail-at-scale --geo gryff-5 --replicas 5 --clients 80 --sub-requests 100
   serried sim register --geo lan --loss 0.01 --check
+  serried sim --trace accounts.trace --geo reg --protocol morty,ncc
   serried sim list-append-calls --geo lan --partitions 4 --faults crashes --check";
 
 /// The longest that the inspection of a database may take, in simulated time.
@@ -166,10 +167,12 @@ impl Sim {
         let geography = self.validate::<W>()?;
         let mut rows = Vec::new();
         let mut ended = Ended::Well;
-        let protocols = self.load.protocols::<W>(&*self.workload.workload::<W>()?)?;
-        let several = protocols.len() * self.load.clients.len() > 1;
+        let workload = self.workload.workload::<W>()?;
+        let protocols = self.load.protocols::<W>(&workload)?;
+        let numbers = self.load.clients::<W>(&workload);
+        let several = protocols.len() * numbers.len() > 1;
         for protocol in &protocols {
-            for clients in &self.load.clients {
+            for clients in &numbers {
                 let (row, run_ended) =
                     self.run_once::<W>(geography, protocol, several, *clients)?;
                 rows.push(row);
@@ -178,7 +181,7 @@ impl Sim {
         }
         if !self.load.json {
             let Sim { workload, geo, load, .. } = &self;
-            println!("seed {}: {} in simulated `{geo}`", load.seed, workload.workload);
+            println!("seed {}: {} in simulated `{geo}`", load.seed, workload.title()?);
         }
         table::print(&rows, self.load.json);
         Ok(ended)

@@ -18,7 +18,7 @@ use serried_windows::{Collector, KeyWindows, analyse, text, timeline};
 use crate::Ended;
 use crate::live;
 use crate::load::Load;
-use crate::misuse::number;
+use crate::misuse::{number, time};
 use crate::progress::Progress;
 use crate::sim::Sim;
 
@@ -70,7 +70,7 @@ pub(crate) struct Windows {
     #[arg(long, default_value_t = 3, value_parser = number(1..=MOST_HOTTEST))]
     pub(crate) hottest: usize,
     /// How long a time is shown, in ms or s
-    #[arg(long = "for", id = "for", value_name = "TIME", default_value = "300ms", value_parser = time)]
+    #[arg(long = "for", id = "for", value_name = "TIME", default_value = "300ms", value_parser = time(60.0))]
     pub(crate) span: Duration,
     /// How many transactions to list for each key
     #[arg(long, default_value_t = 8, value_parser = number(0..=MOST_EVENTS))]
@@ -98,20 +98,6 @@ fn for_either(argument: Arg) -> Arg {
             ),
         id if EITHER.contains(&id) => argument,
         _ => argument.requires(SIMULATED),
-    }
-}
-
-/// A time above 0, as `300ms` or `2s`.
-fn time(text: &str) -> Result<Duration, String> {
-    let wrong = || "write 300ms or 2s: above 0, and at most a minute".to_string();
-    let (number, unit_s) = match text.strip_suffix("ms") {
-        Some(number) => (number, 1e-3),
-        None => (text.strip_suffix('s').ok_or_else(wrong)?, 1.0),
-    };
-    let seconds = number.parse::<f64>().map_err(|_| wrong())? * unit_s;
-    match seconds > 0.0 && seconds <= 60.0 {
-        true => Ok(Duration::from_secs_f64(seconds)),
-        false => Err(wrong()),
     }
 }
 
@@ -154,11 +140,12 @@ impl Windows {
         }
         let geography = self.sim.validate::<Transactions>()?;
         let load = &self.sim.load;
-        let protocols =
-            load.protocols::<Transactions>(&*self.sim.workload.workload::<Transactions>()?)?;
-        let several = protocols.len() * load.clients.len() > 1;
+        let workload = self.sim.workload.workload::<Transactions>()?;
+        let protocols = load.protocols::<Transactions>(&*workload)?;
+        let numbers = load.clients::<Transactions>(&*workload);
+        let several = protocols.len() * numbers.len() > 1;
         for protocol in &protocols {
-            for clients in &load.clients {
+            for clients in &numbers {
                 let run = Run { windows: &self, geography, protocol, clients: *clients };
                 let seen = serried_protocols::visit(protocol, run)??;
                 self.show_run(&seen, several)?;

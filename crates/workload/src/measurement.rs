@@ -100,6 +100,7 @@ struct Counts {
     latest: Version,
     windows: Windows,
     arrivals: ArrivalCounts,
+    waiting: u64,
     /// By name, the sum and the number of what was noted.
     noted: BTreeMap<&'static str, (f64, u64)>,
 }
@@ -167,6 +168,7 @@ pub struct Results {
     all_committed: u64,
     latest: Version,
     arrivals: ArrivalCounts,
+    waiting: u64,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -224,6 +226,15 @@ impl Windows {
     }
 }
 
+impl Counts {
+    /// Notes something that did not end within the window, if it was open for long when the window ended.
+    fn note_waiting(&mut self, begun: Timestamp, ended: Timestamp) {
+        let Window { from, until, .. } = self.window;
+        let was_open = begun < until && until <= ended;
+        self.waiting += u64::from(was_open && until.since(begun) * 2 >= until.since(from));
+    }
+}
+
 impl Measurement {
     /// A measurement without results.
     pub fn new(window: Window) -> Measurement {
@@ -244,6 +255,7 @@ impl Measurement {
             latest: Version::INITIAL,
             windows: Windows::default(),
             arrivals: ArrivalCounts::default(),
+            waiting: 0,
             noted: BTreeMap::new(),
         };
         Measurement { counts: Mutex::new(counts), witness: None }
@@ -297,7 +309,7 @@ impl Measurement {
             counts.last_error = Some(error.to_string());
         }
         if !measured {
-            return;
+            return counts.note_waiting(begun, ended);
         }
         let of_kind = counts.kinds.entry(kind.into()).or_default();
         match result {
@@ -358,7 +370,7 @@ impl Measurement {
             Some(error) => counts.last_error = Some(error.to_string()),
         }
         if !counts.window.contains(ended) {
-            return;
+            return counts.note_waiting(begun, ended);
         }
         for part in parts {
             let of_kind = counts.kinds.entry(part.kind.into()).or_default();
@@ -454,6 +466,7 @@ impl Measurement {
             all_committed: counts.all_committed,
             latest: counts.latest,
             arrivals: counts.arrivals,
+            waiting: counts.waiting,
         }
     }
 
@@ -484,6 +497,7 @@ impl Measurement {
         counts.arrivals.failed += results.arrivals.failed;
         counts.arrivals.dropped += results.arrivals.dropped;
         counts.arrivals.late_ns += results.arrivals.late_ns;
+        counts.waiting += results.waiting;
     }
 
     /// The report of the results.
@@ -529,6 +543,7 @@ impl Measurement {
             latency_us_p99: quantile(0.99),
             latency_us_p999: quantile(0.999),
             last_error: counts.last_error.clone(),
+            waiting: counts.waiting,
             kinds: counts.kinds.iter().map(of_kind).collect(),
             arrivals: counts.arrivals.report(seconds),
             means: counts
@@ -642,6 +657,9 @@ pub struct Report {
     pub latency_us_p999: u64,
     /// The last error, if there was any.
     pub last_error: Option<String>,
+    /// How many were open when the window ended, and had been for at least half of its length. No latency includes them: some
+    /// clients may have to wait while others go on.
+    pub waiting: u64,
     /// The results by kind of transaction, in the order of their names.
     pub kinds: Vec<KindReport>,
     /// The outcomes of arrivals, if clients were in an open loop.
@@ -653,142 +671,4 @@ pub struct Report {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// An error that says whether the outcome is unknown.
-    #[derive(Debug, thiserror::Error)]
-    #[error("failed")]
-    struct Failed {
-        is_unknown: bool,
-    }
-
-    impl Failure for Failed {
-        fn is_unknown(&self) -> bool {
-            self.is_unknown
-        }
-    }
-
-    fn window() -> Window {
-        Window::new(Timestamp(0), Duration::ZERO, Duration::from_secs(2), Duration::ZERO)
-    }
-
-    fn version(timestamp_us: u64) -> Version {
-        Version { timestamp_us, ..Version::INITIAL }
-    }
-
-    #[test]
-    fn planned_rollbacks_are_counted_by_kind_and_are_no_failures() {
-        let measurement = Measurement::new(window());
-        let end = Timestamp(1_000_000);
-        let committed = Committed { value: (), version: version(7), attempts: 1, re_executions: 0 };
-        let commit = Ok((committed, Footprint::default()));
-        measurement.enter("order", Timestamp(0), end, &commit);
-        measurement.enter("payment", Timestamp(0), end, &commit);
-        let planned = Err(TransactionError::Application(Box::new(RolledBack("no such item"))));
-        measurement.enter::<()>("order", Timestamp(0), end, &planned);
-        let failed = Err(TransactionError::Application("unplanned".into()));
-        measurement.enter::<()>("payment", Timestamp(0), end, &failed);
-        let report = measurement.report();
-        assert_eq!((report.committed, report.rolled_back, report.failed), (2, 1, 1));
-        assert!(report.last_error.is_some_and(|error| error.contains("unplanned")));
-        let of_kind =
-            |kind: &KindReport| (kind.kind.clone(), kind.committed, kind.rolled_back, kind.failed);
-        let kinds: Vec<_> = report.kinds.iter().map(of_kind).collect();
-        assert_eq!(kinds, [("order".into(), 1, 1, 0), ("payment".into(), 1, 0, 1)]);
-        assert_eq!(report.kinds[0].goodput_per_s, 0.5);
-    }
-
-    #[test]
-    fn a_request_ends_with_its_last_operation_and_fails_with_any() {
-        let measurement = Measurement::new(window());
-        let at = |ms: u64| Timestamp(ms * 1_000_000);
-        let part = |kind, ended, result| Part { kind, ended: at(ended), result };
-        let request =
-            [part("read", 14, Ok(())), part("write", 19, Ok(())), part("read", 12, Ok(()))];
-        measurement.enter_request(at(10), &request);
-        let failed = Failed { is_unknown: false };
-        let request = [part("read", 30, Err(failed)), part("read", 21, Ok(()))];
-        measurement.enter_request(at(20), &request);
-        let report = measurement.report();
-        assert_eq!((report.committed, report.failed, report.unknown), (1, 1, 0));
-        // Latencies are kept to three digits.
-        assert!((9000..9010).contains(&report.latency_us_p50) && report.commit_rate == 0.5);
-        let of_kind = |kind: &KindReport| (kind.kind.clone(), kind.committed, kind.failed);
-        let kinds: Vec<_> = report.kinds.iter().map(of_kind).collect();
-        assert_eq!(kinds, [("read".into(), 3, 1), ("write".into(), 1, 0)]);
-        let reads = measurement.quantiles_us("read", &[0.0, 1.0]).unwrap();
-        assert!((1000..1002).contains(&reads[0]) && (4000..4005).contains(&reads[1]));
-        assert_eq!(measurement.quantiles_us("rmw", &[0.5]), None);
-        assert_eq!(measurement.committed_so_far(), 1);
-    }
-
-    #[test]
-    fn a_request_has_an_unknown_outcome_if_one_of_its_operations_has() {
-        let measurement = Measurement::new(window());
-        let part = |is_unknown| {
-            let result = Err(Failed { is_unknown });
-            Part { kind: "write", ended: Timestamp(1_000_000), result }
-        };
-        measurement.enter_request(Timestamp(0), &[part(false), part(true), part(true)]);
-        measurement.enter_request(Timestamp(0), &[part(false)]);
-        let report = measurement.report();
-        assert_eq!((report.failed, report.unknown), (2, 1));
-    }
-
-    #[test]
-    fn arrivals_in_the_window_are_done_failed_or_dropped() {
-        let measurement = Measurement::new(window());
-        assert_eq!(measurement.report().arrivals, None);
-        let late = Duration::from_micros(300);
-        for how in [Arrival::Done, Arrival::Done, Arrival::Failed, Arrival::Dropped] {
-            measurement.enter_arrival(Timestamp(0), late, how);
-            measurement.enter_arrival(Timestamp(2_000_000_000), late, how);
-        }
-        let arrivals = measurement.report().arrivals.unwrap();
-        let ArrivalReport { offered, done, failed, dropped, .. } = arrivals;
-        assert_eq!((offered, done, failed, dropped), (4, 2, 1, 1));
-        assert_eq!((arrivals.offered_per_s, arrivals.late_us_mean), (2.0, 300.0));
-    }
-
-    #[test]
-    fn the_results_of_two_processes_are_those_of_one_that_did_both() {
-        let failed = Failed { is_unknown: true };
-        let at = |ms: u64| Timestamp(ms * 1_000_000);
-        let part = |kind, ms, result| Part { kind, ended: at(ms), result };
-        let requests = [
-            vec![part("read", 3, Ok(())), part("write", 5, Ok(()))],
-            vec![part("read", 7, Err(failed))],
-            vec![part("rmw", 700, Ok(()))],
-        ];
-        let [both, one, other] = [window(); 3].map(Measurement::new);
-        for (i, request) in requests.iter().enumerate() {
-            both.enter_request(at(1), request);
-            [&one, &other][i % 2].enter_request(at(1), request);
-        }
-        let committed = Committed { value: (), version: version(9), attempts: 2, re_executions: 3 };
-        let footprint = Footprint { reads_sent_by_re_executions: 4, ..Footprint::default() };
-        for measurement in [&both, &other] {
-            for how in [Arrival::Done, Arrival::Failed, Arrival::Dropped] {
-                measurement.enter_arrival(at(1), Duration::from_micros(300), how);
-            }
-            let done = Ok((committed.clone(), footprint.clone()));
-            measurement.enter("transaction", at(1), at(4), &done);
-            let planned = TransactionError::Application(RolledBack("as planned").into());
-            measurement.enter::<()>("transaction", at(1), at(4), &Err(planned));
-        }
-        one.add(other.results());
-        assert_eq!(one.report(), both.report());
-        assert_eq!((one.committed_so_far(), one.latest()), (3, version(9)));
-        assert_eq!(one.report().rolled_back, 1);
-    }
-
-    #[test]
-    fn a_transaction_of_unknown_outcome_counts_among_the_latest() {
-        let measurement = Measurement::new(window());
-        assert_eq!(measurement.latest(), Version::INITIAL);
-        let unknown = TransactionError::Unknown { txn: version(9), deadline: Duration::ZERO };
-        measurement.enter::<()>("any", Timestamp(0), Timestamp(5_000_000_000), &Err(unknown));
-        assert_eq!(measurement.latest(), version(9));
-    }
-}
+mod tests;

@@ -41,6 +41,7 @@ Examples:
   serried bench ycsb --reads 0.945 --writes 0.045 --replicas 5 --thrifty --durability sync
   serried bench tail-at-scale --sub-requests 100 --clients 16
   serried bench eiger --protocol eiger-port --sites 3 --replicas 1
+  serried bench --trace accounts.trace --protocol morty,ncc
   serried bench register --connect serried://127.0.0.1:7400 --keyspace flags --check";
 
 /// Measure a workload on a real cluster, over TCP.
@@ -142,8 +143,9 @@ impl Bench {
                 ))
             })?;
             drop(database);
-            let run = (protocol.as_str(), self.load.clients.len() > 1);
-            for clients in &self.load.clients {
+            let numbers = self.load.clients::<W>(&workload);
+            let run = (protocol.as_str(), numbers.len() > 1);
+            for clients in &numbers {
                 let (row, run_ended) =
                     runtime.block_on(self.run_on::<W>(&cluster, run, *clients, None))?;
                 rows.push(row);
@@ -157,9 +159,10 @@ impl Bench {
         protocols
             .iter()
             .try_for_each(|protocol| check_sites(protocol, self.sites, self.replicas))?;
-        let several = protocols.len() * self.load.clients.len() > 1;
+        let numbers = self.load.clients::<W>(&workload);
+        let several = protocols.len() * numbers.len() > 1;
         for protocol in &protocols {
-            for clients in &self.load.clients {
+            for clients in &numbers {
                 let plan = Plan {
                     nodes: usize::from(self.sites) * self.replicas,
                     sites: self.sites,

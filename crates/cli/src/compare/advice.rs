@@ -15,6 +15,8 @@ pub(super) struct Candidate {
     pub(super) guarantee: Guarantee,
     /// How many transactions, requests or calls it has committed.
     pub(super) committed: u64,
+    /// How many clients have waited for most of the time. Latencies do not have that in them.
+    pub(super) waiting: u64,
     pub(super) goodput_per_s: f64,
     pub(super) latency_ms_p50: f64,
     pub(super) latency_ms_p99: f64,
@@ -105,6 +107,8 @@ pub(super) struct Free {
 pub(super) struct Advice {
     pub(super) guarantees: Vec<OfGuarantee>,
     pub(super) free: Vec<Free>,
+    /// Those that left some clients waiting, so that their latencies say little.
+    pub(super) unfair: Vec<String>,
     /// Those that promise nothing. They show what the guarantees of others cost, and are never advised.
     pub(super) bounds: Vec<String>,
 }
@@ -124,9 +128,12 @@ fn implies(strong: Guarantee, weak: Guarantee) -> bool {
     }
 }
 
-/// The candidates with this guarantee that have committed anything, the best first. Equal ones keep their order.
+/// The candidates with this guarantee that have committed anything, the best first. Equal ones keep their order. By latency,
+/// those that left clients waiting do not count.
 fn ranked(candidates: &[Candidate], guarantee: Guarantee, by: Figure) -> Vec<&Candidate> {
+    let is_fair = |one: &&Candidate| by == Figure::Goodput || one.waiting == 0;
     let able = candidates.iter().filter(|one| one.guarantee == guarantee && one.committed > 0);
+    let able = able.filter(is_fair);
     let mut able: Vec<&Candidate> = able.collect();
     able.sort_by(|one, other| by.advantage(other, one).total_cmp(&1.0));
     able
@@ -145,10 +152,14 @@ pub(super) fn advise(candidates: &[Candidate]) -> Advice {
     };
     let pairs = present.iter().flat_map(|one| present.iter().map(move |other| (*one, *other)));
     let pairs = pairs.filter(|(one, other)| implies(*one, *other));
+    let unfair = candidates
+        .iter()
+        .filter(|candidate| candidate.guarantee != Guarantee::Nothing && candidate.waiting > 0);
     let bounds = candidates.iter().filter(|candidate| candidate.guarantee == Guarantee::Nothing);
     Advice {
         guarantees: present.iter().map(of_guarantee).collect(),
         free: pairs.filter_map(|(one, other)| free(candidates, one, other)).collect(),
+        unfair: unfair.map(|candidate| candidate.protocol.clone()).collect(),
         bounds: bounds.map(|candidate| candidate.protocol.clone()).collect(),
     }
 }
@@ -170,7 +181,8 @@ fn best(candidates: &[Candidate], guarantee: Guarantee, by: Figure) -> Option<Be
 fn free(candidates: &[Candidate], stronger: Guarantee, weaker: Guarantee) -> Option<Free> {
     let is_free = |one: &Candidate, by: Figure| {
         let best = ranked(candidates, weaker, by);
-        best.first().is_some_and(|best| by.is_as_good(one, best))
+        let counts = ranked(candidates, stronger, by).contains(&one);
+        counts && best.first().is_some_and(|best| by.is_as_good(one, best))
     };
     let by = |one: &Candidate| Figure::ALL.into_iter().filter(|by| is_free(one, *by)).collect();
     let able = ranked(candidates, stronger, Figure::Goodput);
@@ -206,6 +218,12 @@ impl Advice {
                 "{stronger} costs nothing here by {by}: {protocol} is as good as any that is {weaker}"
             ));
         }
+        if !self.unfair.is_empty() {
+            lines.push(format!(
+                "not compared by latency, as clients were left waiting: {}",
+                self.unfair.join(", ")
+            ));
+        }
         if !self.bounds.is_empty() {
             lines.push(format!(
                 "no choice, as it promises nothing; it shows what the guarantees cost: {}",
@@ -226,6 +244,7 @@ mod tests {
             protocol: protocol.to_string(),
             guarantee,
             committed: goodput_per_s as u64,
+            waiting: 0,
             goodput_per_s,
             latency_ms_p50,
             latency_ms_p99,
@@ -292,6 +311,26 @@ mod tests {
         // What is serializable is not process-ordered, and a guarantee is not stronger than itself.
         let other = candidate("other", ProcessOrdered, (900.0, 1.0, 10.0));
         assert!(advise(&[weak, other]).free.is_empty());
+    }
+
+    #[test]
+    fn a_protocol_that_left_clients_waiting_is_not_advised_by_latency() {
+        use Guarantee::*;
+        let unfair = |name, guarantee, figures| Candidate {
+            waiting: 15,
+            ..candidate(name, guarantee, figures)
+        };
+        let advice = advise(&[
+            unfair("hogs", Serializable, (5000.0, 0.1, 0.2)),
+            candidate("fair", Serializable, (1000.0, 5.0, 9.0)),
+            unfair("strict", StrictSerializable, (5000.0, 0.1, 0.2)),
+        ]);
+        let best = |by| best_of(&advice, Serializable, by).0;
+        assert_eq!(Figure::ALL.map(best), ["hogs", "fair", "fair"]);
+        assert_eq!(advice.guarantees[0].best.len(), 1, "by goodput only");
+        assert_eq!(advice.free[0].by, [Figure::Goodput]);
+        assert_eq!(advice.unfair, ["hogs", "strict"]);
+        assert!(advice.lines("txn").iter().any(|line| line.starts_with("not compared by latency")));
     }
 
     #[test]

@@ -25,6 +25,9 @@ Columns:
   CPU us/txn       CPU time of replicas and clients per committed transaction
   replica CPU %    the share of the replicas' cores that was in use
   failed           transactions that ended with an error, as at their deadline
+  waiting          clients whose transaction was open at the end of the run, and
+                   for half of it: others kept going before them. No latency
+                   has such transactions in it
 
 Examples:
   serried compare retwis --geo reg --clients 64
@@ -32,6 +35,7 @@ Examples:
   serried compare counter --clients 16 --protocol morty,ncc,occ
   serried compare bank-calls --durability sync --flush-us 900
   serried compare ycsb --geo gryff-5 --replicas 5 --clients 48 --conflicts 0.1
+  serried compare --trace accounts.trace --shared-cores 2
   serried calibrate --output costs.toml && serried compare retwis --costs costs.toml";
 
 /// Find out which protocol to take for a workload.
@@ -105,7 +109,7 @@ impl Compare {
             false => self.sim.load.protocols::<W>(&workload)?,
         };
         let mut ended = Ended::Well;
-        let clients = self.sim.load.clients.clone();
+        let clients = self.sim.load.clients::<W>(&workload);
         let several = protocols.len() * clients.len() > 1;
         for (number, clients) in clients.into_iter().enumerate() {
             let mut rows = Vec::new();
@@ -121,19 +125,14 @@ impl Compare {
             if number > 0 && !self.sim.load.json {
                 println!();
             }
-            self.print(geography, W::name(&workload), clients, &rows)?;
+            self.print(geography, clients, &rows)?;
         }
         Ok(ended)
     }
 
-    fn print(
-        &self,
-        geography: Geography,
-        workload: &str,
-        clients: usize,
-        rows: &[Row],
-    ) -> anyhow::Result<()> {
-        let Sim { load, costs, .. } = &self.sim;
+    fn print(&self, geography: Geography, clients: usize, rows: &[Row]) -> anyhow::Result<()> {
+        let Sim { load, costs, workload, .. } = &self.sim;
+        let workload = &workload.title()?;
         let candidates: Vec<Candidate> = rows.iter().map(candidate).collect();
         let advice = advise(&candidates);
         if load.json {
@@ -187,6 +186,7 @@ fn candidate(row: &Row) -> Candidate {
         protocol: row.protocol.clone(),
         guarantee: info.guarantee,
         committed: row.report.committed,
+        waiting: row.report.waiting,
         goodput_per_s: row.report.goodput_per_s,
         latency_ms_p50: ms(row.report.latency_us_p50),
         latency_ms_p99: ms(row.report.latency_us_p99),
@@ -215,6 +215,7 @@ fn print_table(rows: &[Row], candidates: &[Candidate], unit: &str) {
         "p99 ms",
         "attempts",
         "failed",
+        "waiting",
         &cpu,
         &messages,
         "replica CPU %",
@@ -229,6 +230,7 @@ fn print_table(rows: &[Row], candidates: &[Candidate], unit: &str) {
             format!("{latency_ms_p99:.2}"),
             format!("{:.3}", row.report.attempts_per_txn),
             row.report.failed.to_string(),
+            row.report.waiting.to_string(),
         ];
         let simulation = row.simulation.as_ref().expect("the run was simulated");
         line.push(format!("{:.1}", simulation.cpu_us_per_txn));

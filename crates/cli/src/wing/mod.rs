@@ -59,6 +59,9 @@ pub(crate) struct CheckArguments {
 /// The family to which a history belongs if nothing says so.
 const USUAL: FamilyName = FamilyName::Transactions;
 
+/// How many clients there are unless the workload knows it or a number is chosen.
+const USUAL_CLIENTS: usize = 16;
+
 /// Runs `$body` with `$Wing` standing for the family that is called `$name`.
 macro_rules! with_wing {
     ($name:expr, $Wing:ident => $body:expr) => {
@@ -118,6 +121,11 @@ pub(crate) trait Wing: Session + Registered {
     /// The protocols that are compared if none are chosen.
     fn usual_protocols(_: &Self::Workload) -> Vec<String> {
         serried_protocols::of(Self::NAME).map(|protocol| protocol.name.to_string()).collect()
+    }
+
+    /// How many clients there are if no number is chosen.
+    fn usual_clients(_: &Self::Workload) -> usize {
+        USUAL_CLIENTS
     }
 
     /// Checks that `protocol`, which is of this family, has what the workload needs.

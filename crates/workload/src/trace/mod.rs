@@ -31,6 +31,8 @@ pub enum Bound {
     Transactions,
     /// It had as many bytes as it may have.
     Bytes,
+    /// It was stopped.
+    Stopped,
 }
 
 impl core::fmt::Display for Bound {
@@ -39,6 +41,7 @@ impl core::fmt::Display for Bound {
             Bound::Time => "its time was over",
             Bound::Transactions => "it had as many transactions as it may have",
             Bound::Bytes => "it had as many bytes as it may have",
+            Bound::Stopped => "it was stopped",
         })
     }
 }

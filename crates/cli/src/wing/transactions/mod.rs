@@ -20,7 +20,7 @@ use serried_sim::Initial;
 use serried_workload::tpcc::Scale;
 use serried_workload::{ClosedLoop, OpenLoop, Parameters, Report, Workload, inspect, preload};
 
-use super::{CheckArguments, Preparation, Wing};
+use super::{CheckArguments, Preparation, USUAL_CLIENTS, Wing};
 use crate::Ended;
 use crate::arguments::{LoadArguments, OpenLoopArguments, WorkloadArguments};
 use crate::judge::{self, Judged};
@@ -79,6 +79,9 @@ impl Wing for Transactions {
     const RECORDED: &'static str = r#"transactions, whose f is "txn""#;
 
     fn workload(arguments: &WorkloadArguments) -> anyhow::Result<Arc<dyn Workload>> {
+        if let Some(replay) = arguments.trace.workload()? {
+            return Ok(replay);
+        }
         let TransactionArguments { dependent, modify, sequential, warehouses, small } =
             arguments.of_family.transactions;
         let parameters = Parameters {
@@ -108,8 +111,17 @@ impl Wing for Transactions {
         COMPARED.map(str::to_string).into()
     }
 
+    fn usual_clients(workload: &dyn Workload) -> usize {
+        workload.usual_clients().unwrap_or(USUAL_CLIENTS)
+    }
+
     /// Transactions can also arrive in an open loop.
-    fn check_load(_: &dyn Workload, _: &LoadArguments) -> anyhow::Result<()> {
+    fn check_load(workload: &dyn Workload, arguments: &LoadArguments) -> anyhow::Result<()> {
+        demand!(
+            workload.keeps_histories() || !arguments.records(),
+            "--check and --history are not for `{}`, whose values do not say which transaction has written them",
+            workload.name()
+        );
         Ok(())
     }
 
@@ -163,6 +175,7 @@ impl Wing for Transactions {
     fn client(load: &Load<Transactions>, i: usize, keyspace: TransactionKeyspace) -> Client {
         let (client, seed, measurement) = (i as u64, load.seed, load.measurement.clone());
         let (workload, recorder) = (load.workload.clone(), load.recorder.clone());
+        workload.set_clients(load.clients);
         let OpenLoopArguments { rate, most_open } = load.open_loop;
         let Some(rate) = rate else {
             let client = ClosedLoop { keyspace, workload, measurement, recorder, client, seed };
