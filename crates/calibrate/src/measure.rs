@@ -36,7 +36,7 @@ pub const TYPICAL: &str = "retwis, uniform";
 pub struct Calibrate {
     /// The protocol, by its name in the registry.
     pub protocol: String,
-    /// How many clients there are, each with connections of its own.
+    /// How many clients there are. In half of the loads each has connections of its own, and in the others all share them.
     pub clients: usize,
     /// How long to measure each run. A warm-up of a quarter of this comes before.
     pub measured: Duration,
@@ -102,22 +102,33 @@ struct Named {
     name: String,
     workload: Arc<dyn Workload>,
     fitted: bool,
+    /// Whether all clients share one connection to each node. A system call is then for many messages, which tells the cost
+    /// of a message from that of a system call.
+    shares: bool,
 }
 
 /// The loads for the fit, and those that show how good the fit is.
 fn loads() -> Result<Vec<Named>, WorkloadError> {
-    let touch = |touch: &crate::load::Touch| Named {
-        name: format!("{} read, {} written", touch.reads, touch.writes),
+    let touch = |touch: &crate::load::Touch, shares| Named {
+        name: format!(
+            "{} read, {} written{}",
+            touch.reads,
+            touch.writes,
+            if shares { ", shared" } else { "" }
+        ),
         workload: Arc::new(*touch),
         fitted: true,
+        shares,
     };
-    let mut loads: Vec<Named> = LOADS.iter().map(touch).collect();
+    let both = |load| [false, true].map(|shares| touch(load, shares));
+    let mut loads: Vec<Named> = LOADS.iter().flat_map(both).collect();
     for (name, parameters) in [
         ("retwis", Parameters { keys: Some(1_000_000), theta: Some(0.0), ..Parameters::default() }),
         ("counter", Parameters { keys: Some(100_000), ..Parameters::default() }),
     ] {
         let workload = named(name, &parameters)?;
-        loads.push(Named { name: format!("{name}, uniform"), workload, fitted: false });
+        let (fitted, shares) = (false, false);
+        loads.push(Named { name: format!("{name}, uniform"), workload, fitted, shares });
     }
     Ok(loads)
 }
@@ -198,13 +209,14 @@ impl Calibrate {
         let cluster = LocalCluster::start(REPLICAS, &keyspaces, LocalOptions::default())?;
         let warm_up = self.measured / 4;
         let mut databases = Vec::new();
-        for _ in 0..self.clients {
+        let connections = if load.shares { 1 } else { self.clients };
+        for _ in 0..connections {
             let options = ConnectOptions::new(cluster.addresses());
             databases.push(Database::connect_with(options).await?);
         }
         let mut tasks = Vec::new();
         let mut books = Vec::new();
-        for (client, database) in databases.iter().enumerate() {
+        for (client, database) in databases.iter().cycle().take(self.clients).enumerate() {
             let keyspace = database.keyspace(KEYSPACE).await?;
             let window = Window::new(keyspace.now(), Duration::ZERO, FOR_EVER, Duration::ZERO);
             let own = Arc::new(Measurement::new(window));

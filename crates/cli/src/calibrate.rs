@@ -7,10 +7,10 @@ use anyhow::Context;
 use clap::Args;
 use serried_calibrate::{Calibration, Side, TYPICAL, Work};
 use serried_model::FamilyName;
-use serried_reproduce::Costs;
 
 use crate::Ended;
 use crate::arguments::protocols_of;
+use crate::costs::CostFile;
 use crate::misuse::{MOST_CLIENTS, number};
 use crate::progress::Progress;
 
@@ -21,11 +21,11 @@ Examples:
 
 /// Measure what computing costs on this machine, for simulations.
 ///
-/// It starts three nodes on loopback, and clients with connections of their own that read and write
-/// different numbers of keys. It fits the costs of an event, a message, a key and a system call to the
-/// CPU time of nodes and clients. Simulations have no system calls: each event is charged the average
-/// that it causes in a typical load. Two loads that are left out of the fit show how good the fit is.
-/// It takes less than a minute. Other work on the machine makes the result worse.
+/// It starts three nodes on loopback, and clients that read and write different numbers of keys, each over
+/// connections of its own, and then all over the same. It fits the costs of an event, a message, a key and a system call to the
+/// CPU time of nodes and clients. In simulations each event is charged the average of system calls
+/// that it causes in a typical load; with --shared-cores they are counted instead. Two loads that are left out of the fit show how good the fit is.
+/// It takes one or two minutes. Other work on the machine makes the result worse.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Calibrate {
@@ -57,9 +57,12 @@ impl Calibrate {
         let progress = Progress::new(self.json);
         let calibration = calibrate.run(|what| progress.say(what))?;
         drop(progress);
-        let costs = Costs { replica: calibration.replica.costs, client: calibration.client.costs };
         if let Some(file) = &self.output {
-            let text = format!("{}{}", self.comment(&calibration), toml::to_string(&costs)?);
+            let text = format!(
+                "{}{}",
+                self.comment(&calibration),
+                toml::to_string(&CostFile::from(&calibration))?
+            );
             std::fs::write(file, text)
                 .with_context(|| format!("can't write {}", file.display()))?;
         }

@@ -152,9 +152,11 @@ impl Record {
                 }
             };
             match recorded {
-                Recorded::Transaction(..) if ended.is_some() => {}
-                Recorded::Transaction(connection, report) => {
-                    if let Some(bound) = builder.add(connection, report) {
+                Recorded::Transactions(..) if ended.is_some() => {}
+                Recorded::Transactions(connection, reports) => {
+                    let mut reports = reports.into_iter();
+                    let bound = reports.find_map(|report| builder.add(connection, report));
+                    if let Some(bound) = bound {
                         recording.stop();
                         ended = Some((bound, begun.elapsed()));
                     }

@@ -9,7 +9,7 @@ use serried_actor::{Protocol, Timestamp};
 use serried_model::Geography;
 use serried_node::Durability;
 use serried_protocols::Visitor;
-use serried_sim::{Clocks, Cluster, Configuration, Disk, NetworkFaults};
+use serried_sim::{Clocks, Cluster, Configuration, Disk, NetworkFaults, OneMachine};
 
 use crate::Ended;
 use crate::arguments::{LoadArguments, WorkloadArguments, geographies, partitions};
@@ -72,9 +72,10 @@ pub(crate) struct Sim {
     /// How many cores a replica has
     #[arg(long, default_value_t = 20, value_parser = number(1..=MOST_CORES))]
     cores: usize,
-    /// Have all replicas and clients share so many cores, as if they ran on one machine [default: each replica has
-    /// --cores of its own, and each client one]
-    #[arg(long, value_name = "NUMBER", value_parser = number(1..=MOST_CORES))]
+    /// Run everything on one machine with so many cores, as `serried bench` does: each replica is a process with one
+    /// thread, and so are all clients together. A process reads and writes a connection once for all messages that it
+    /// finds. [default: each replica has a machine with --cores, and each client one with one core]
+    #[arg(long, value_name = "NUMBER", conflicts_with = "geo", value_parser = number(1..=MOST_CORES))]
     shared_cores: Option<usize>,
     /// When a commit counts as durable: sync, buffered or memory
     #[arg(long, value_name = "HOW", default_value = "memory")]
@@ -108,9 +109,10 @@ impl Sim {
     pub(crate) fn validate<W: Wing>(&self) -> anyhow::Result<Geography> {
         let workload = self.workload.workload::<W>()?;
         W::check_load(&workload, &self.load)?;
-        let geography = Geography::named(&self.geo)?;
+        let geography = self.geography()?;
         self.load.protocols::<W>(&workload)?;
         self.costs.read()?;
+        self.one_machine()?;
         let checked = W::NAME.check_replicas(self.replicas);
         checked.map_err(|reason| Misuse(format!("--replicas {}: {reason}", self.replicas)))?;
         Ok(geography)
@@ -139,7 +141,7 @@ impl Sim {
             },
             clocks: Clocks { skew: Duration::from_secs_f64(self.skew_ms / 1e3), drift_ppm: 0 },
             replica_cores: self.cores,
-            shared_cores: self.shared_cores,
+            one_machine: self.one_machine()?,
             disk: self.disk(),
             costs: costs.replica,
             client_costs: Some(costs.client),
@@ -147,6 +149,19 @@ impl Sim {
             initial: W::initial(workload),
             ..Configuration::default()
         })
+    }
+
+    /// Where nodes and clients are.
+    pub(crate) fn geography(&self) -> anyhow::Result<Geography> {
+        Ok(match self.shared_cores {
+            None => Geography::named(&self.geo)?,
+            Some(_) => Geography::loopback(),
+        })
+    }
+
+    /// The machine that all nodes share, if they do.
+    fn one_machine(&self) -> anyhow::Result<Option<OneMachine>> {
+        self.shared_cores.map(|cores| self.costs.one_machine(cores)).transpose()
     }
 
     /// The disk of a machine.
@@ -180,8 +195,9 @@ impl Sim {
             }
         }
         if !self.load.json {
-            let Sim { workload, geo, load, .. } = &self;
-            println!("seed {}: {} in simulated `{geo}`", load.seed, workload.title()?);
+            let Sim { workload, load, .. } = &self;
+            let (title, place) = (workload.title()?, geography.name);
+            println!("seed {}: {title} in simulated `{place}`", load.seed);
         }
         table::print(&rows, self.load.json);
         Ok(ended)
@@ -255,11 +271,11 @@ impl<W: Wing> Visitor<W> for Run<'_> {
         let all_busy = busy + simulated.client_busy;
         let cores = (sim.replicas * sim.cores * usize::from(sim.partitions)) as f64;
         let simulation = Simulation {
-            geography: sim.geo.clone(),
+            geography: geography.name.to_string(),
             seed,
             event_hash: format!("{:016x}", cluster.event_hash()),
             events: cluster.events(),
-            events_per_second: cluster.events() as f64 / took,
+            events_per_second: Some(cluster.events() as f64 / took),
             messages_per_txn: simulated.messages.total() as f64 / all_committed,
             cpu_us_per_txn: all_busy.as_secs_f64() * 1e6 / all_committed,
             replica_cpu: busy.as_secs_f64() / (window.stop.0 as f64 / 1e9) / cores,

@@ -120,7 +120,9 @@ pub(crate) struct Simulation {
     pub(crate) seed: u64,
     pub(crate) event_hash: String,
     pub(crate) events: u64,
-    pub(crate) events_per_second: f64,
+    /// How fast the simulator was, if that is to be shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) events_per_second: Option<f64>,
     pub(crate) messages_per_txn: f64,
     /// The CPU time of replicas and clients per committed transaction.
     pub(crate) cpu_us_per_txn: f64,

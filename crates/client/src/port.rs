@@ -112,8 +112,11 @@ impl<F: Family> Port<F> for KeyspacePort<F> {
 
     fn report(&self, transaction: TransactionReport<Key>) {
         let now = self.endpoint.clock.now();
-        let Core { side, links, .. } = &mut *self.endpoint.lock();
-        side.reporting.report(self.number, transaction, now, links);
+        let mut core = self.endpoint.lock();
+        let Core { side, links, .. } = &mut *core;
+        if let Some(due) = side.reporting.report(self.number, transaction, now, links) {
+            core.wake_by(due);
+        }
     }
 }
 

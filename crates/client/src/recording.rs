@@ -43,8 +43,8 @@ pub enum RecordError {
 /// What a recording brings.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Recorded {
-    /// A connection has committed a transaction. The times count from the beginning of the recording.
-    Transaction(NodeId, TransactionReport<Key>),
+    /// A connection has committed transactions. The times count from the beginning of the recording.
+    Transactions(NodeId, Vec<TransactionReport<Key>>),
     /// The recording has ended.
     Ended {
         /// How many transactions were not reported because there was no room.
@@ -128,8 +128,8 @@ impl Recording {
         loop {
             let reply = tokio::time::timeout(timeout, self.inbox.recv()).await;
             match reply.map_err(|_| lost())?.ok_or_else(lost)? {
-                RecordReply::Reported(client, report) => {
-                    return Ok(Recorded::Transaction(client, report));
+                RecordReply::Reported(client, reports) => {
+                    return Ok(Recorded::Transactions(client, reports));
                 }
                 RecordReply::Ended { missed } => return Ok(Recorded::Ended { missed }),
                 RecordReply::Began | RecordReply::Refused(_) => {}

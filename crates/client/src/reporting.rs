@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use serried_actor::Timestamp;
 use serried_model::{Key, TransactionReport};
@@ -9,6 +10,8 @@ use serried_wire::{Kind, LinkId, Links, MOST_REPORT_BYTES, Report, ReportRequest
 
 /// While more bytes than this wait on the link, transactions are not reported.
 const MOST_WAITING_BYTES: usize = 4 << 20;
+/// Reports are collected for so long after others were sent, because every frame costs system calls.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// The recording that a client reports to, if there is one.
 #[derive(Default)]
@@ -24,6 +27,36 @@ struct Wanted {
     since: Timestamp,
     /// How many transactions were not reported since the last report.
     missed: u64,
+    /// What is to be sent, and how many bytes it takes at most.
+    transactions: Vec<TransactionReport<Key>>,
+    bytes: usize,
+    /// When something was sent last.
+    sent_at: Timestamp,
+}
+
+impl Wanted {
+    fn send(&mut self, now: Timestamp, links: &mut Links) {
+        let transactions = std::mem::take(&mut self.transactions);
+        self.bytes = 0;
+        self.sent_at = now;
+        if links.is_behind(self.link, MOST_WAITING_BYTES) {
+            self.missed += transactions.len() as u64;
+        } else if !transactions.is_empty() {
+            let missed = std::mem::take(&mut self.missed);
+            let report = Report { recording: self.request.recording, missed, transactions };
+            links.push_frame(self.link, Kind::Report, &encode(&report));
+        }
+    }
+}
+
+/// The most bytes that a transaction takes in a report. No number takes more than ten.
+fn most_bytes(transaction: &TransactionReport<Key>) -> usize {
+    const FIXED: usize = 64;
+    const EACH: usize = 22;
+    let modified = transaction.modifies.iter().map(|modify| modify.modifications.len());
+    FIXED
+        + transaction.keys().map(|key| key.len() + EACH).sum::<usize>()
+        + modified.sum::<usize>() * EACH
 }
 
 /// Which keyspace is recorded. Sessions look at this after every transaction, so it takes no lock.
@@ -52,7 +85,15 @@ impl Reporting {
     pub(crate) fn ask(&mut self, link: LinkId, request: Option<ReportRequest>, now: Timestamp) {
         match request {
             Some(request) => {
-                self.wanted = Some(Wanted { link, request, since: now, missed: 0 });
+                self.wanted = Some(Wanted {
+                    link,
+                    request,
+                    since: now,
+                    missed: 0,
+                    transactions: Vec::new(),
+                    bytes: 0,
+                    sent_at: Timestamp(0),
+                });
             }
             None => drop(self.wanted.take_if(|wanted| wanted.link == link)),
         }
@@ -64,42 +105,61 @@ impl Reporting {
         self.ask(link, None, Timestamp(0));
     }
 
-    /// Reports a transaction of a keyspace, unless it began before the recording.
+    /// Reports a transaction of a keyspace, unless it began before the recording. Returns when to call
+    /// [`Reporting::advance`], if something is to be sent then.
     pub(crate) fn report(
         &mut self,
         keyspace: u64,
         mut transaction: TransactionReport<Key>,
         now: Timestamp,
         links: &mut Links,
-    ) {
-        let Some(wanted) = self.wanted.as_mut() else { return };
-        let Wanted { link, request, since, missed } = wanted;
-        if now >= *since + request.lasts {
-            let link = *link;
-            return self.ask(link, None, now);
+    ) -> Option<Timestamp> {
+        let wanted = self.wanted.as_mut()?;
+        let Wanted { link, request, since, .. } = *wanted;
+        if now >= since + request.lasts {
+            wanted.send(now, links);
+            self.ask(link, None, now);
+            return None;
         }
         if request.keyspace != keyspace || transaction.began_ns < since.0 {
-            return;
+            return None;
         }
         let elapsed_ns = u64::try_from(request.elapsed.as_nanos()).unwrap_or(u64::MAX);
         for time in [&mut transaction.began_ns, &mut transaction.ended_ns] {
             *time = (*time - since.0).saturating_add(elapsed_ns);
         }
-        let report = Report { recording: request.recording, missed: *missed, transaction };
-        let frame = encode(&report);
-        if frame.len() > MOST_REPORT_BYTES || links.is_behind(*link, MOST_WAITING_BYTES) {
-            *missed += 1;
-        } else {
-            *missed = 0;
-            links.push_frame(*link, Kind::Report, &frame);
+        let bytes = most_bytes(&transaction);
+        if bytes > MOST_REPORT_BYTES {
+            wanted.missed += 1;
+            return None;
+        }
+        if wanted.bytes + bytes > MOST_REPORT_BYTES {
+            wanted.send(now, links);
+        }
+        wanted.transactions.push(transaction);
+        wanted.bytes += bytes;
+        self.advance(now, links);
+        self.due()
+    }
+
+    /// When there is something to send.
+    pub(crate) fn due(&self) -> Option<Timestamp> {
+        let wanted = self.wanted.as_ref().filter(|wanted| !wanted.transactions.is_empty())?;
+        Some(wanted.sent_at + PAUSE)
+    }
+
+    /// Sends what is due.
+    pub(crate) fn advance(&mut self, now: Timestamp, links: &mut Links) {
+        if self.due().is_some_and(|due| due <= now)
+            && let Some(wanted) = &mut self.wanted
+        {
+            wanted.send(now, links);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use serried_model::{Form, ReportedRead};
     use serried_wire::{End, LinkOptions};
 
@@ -134,30 +194,56 @@ mod tests {
         }
     }
 
+    /// Now and then, so that what is reported is sent at once.
+    const LATER: u64 = 10_000_000;
+
     #[test]
     fn only_transactions_of_the_recorded_keyspace_within_the_recording_are_reported() {
         let mut links = Links::new();
         let (link, other) = (open(&mut links, 0), open(&mut links, 1));
         let mut reporting = Reporting::default();
         let recorded = reporting.recorded();
-        let mut report = |reporting: &mut Reporting, keyspace, began_ns, now| {
+        let mut now = 100;
+        let mut report = |reporting: &mut Reporting, keyspace, began_ns| {
             let before = links.waiting_bytes();
+            now += LATER;
             reporting.report(keyspace, transaction(began_ns, "key"), Timestamp(now), &mut links);
             links.waiting_bytes() != before
         };
-        assert!(!recorded.is(7) && !report(&mut reporting, 7, 150, 160));
+        assert!(!recorded.is(7) && !report(&mut reporting, 7, 150));
         reporting.ask(link, Some(request(7)), Timestamp(100));
         assert!(recorded.is(7) && !recorded.is(6) && !recorded.is(u64::MAX));
-        assert!(report(&mut reporting, 7, 150, 160));
-        assert!(!report(&mut reporting, 6, 150, 160), "another keyspace");
-        assert!(!report(&mut reporting, 7, 99, 160), "it began before");
+        assert!(report(&mut reporting, 7, 150));
+        assert!(!report(&mut reporting, 6, 150), "another keyspace");
+        assert!(!report(&mut reporting, 7, 99), "it began before");
         reporting.lost(other);
-        assert!(recorded.is(7) && report(&mut reporting, 7, 150, 160));
-        assert!(!report(&mut reporting, 7, 150, 1_000_000_100), "the time is over");
-        assert!(!recorded.is(7));
+        assert!(recorded.is(7) && report(&mut reporting, 7, 150));
+        let over = Timestamp(1_000_000_100);
+        reporting.report(7, transaction(150, "key"), over, &mut Links::new());
+        assert!(!recorded.is(7), "the time is over");
         reporting.ask(link, Some(request(7)), Timestamp(100));
         reporting.lost(link);
         assert!(!recorded.is(7));
+    }
+
+    #[test]
+    fn what_is_reported_soon_after_other_reports_is_sent_together_a_little_later() {
+        let mut links = Links::new();
+        let link = open(&mut links, 0);
+        let mut reporting = Reporting::default();
+        reporting.ask(link, Some(request(7)), Timestamp(100));
+        let mut report = |reporting: &mut Reporting, now| {
+            reporting.report(7, transaction(150, "key"), Timestamp(now), &mut links)
+        };
+        let due = LATER + PAUSE.as_nanos() as u64;
+        assert_eq!(report(&mut reporting, LATER), None);
+        assert_eq!(report(&mut reporting, LATER + 1), Some(Timestamp(due)));
+        assert_eq!(report(&mut reporting, LATER + 2), Some(Timestamp(due)));
+        let waiting = links.waiting_bytes();
+        reporting.advance(Timestamp(due - 1), &mut links);
+        assert_eq!((links.waiting_bytes(), reporting.due()), (waiting, Some(Timestamp(due))));
+        reporting.advance(Timestamp(due), &mut links);
+        assert!(links.waiting_bytes() != waiting && reporting.due().is_none());
     }
 
     #[test]
@@ -168,10 +254,30 @@ mod tests {
         reporting.ask(link, Some(request(7)), Timestamp(100));
         let missed = |reporting: &Reporting| reporting.wanted.as_ref().map(|wanted| wanted.missed);
         let long = "k".repeat(MOST_REPORT_BYTES);
-        reporting.report(7, transaction(150, &long), Timestamp(170), &mut links);
-        reporting.report(7, transaction(150, &long), Timestamp(170), &mut links);
+        for _ in 0..2 {
+            reporting.report(7, transaction(150, &long), Timestamp(LATER), &mut links);
+        }
         assert_eq!(missed(&reporting), Some(2));
-        reporting.report(7, transaction(150, "short"), Timestamp(170), &mut links);
+        reporting.report(7, transaction(150, "short"), Timestamp(LATER), &mut links);
         assert_eq!(missed(&reporting), Some(0));
+    }
+
+    #[test]
+    fn a_transaction_takes_no_more_bytes_than_it_is_reckoned_with() {
+        use serried_model::{ReportedModification, ReportedModify, ReportedWrite};
+        let key = || Key::from("k".repeat(300));
+        let read =
+            ReportedRead { key: key(), round: u32::MAX, for_update: true, bytes: Some(u32::MAX) };
+        let modifications = vec![ReportedModification::Replace(Some(u32::MAX)); 40];
+        let transaction = TransactionReport {
+            began_ns: u64::MAX,
+            ended_ns: u64::MAX,
+            attempts: u32::MAX,
+            form: Form::Batch,
+            reads: vec![read; 20],
+            writes: vec![ReportedWrite { key: key(), bytes: Some(u32::MAX) }; 20],
+            modifies: vec![ReportedModify { key: key(), modifications }],
+        };
+        assert!(encode(&transaction).len() <= most_bytes(&transaction));
     }
 }

@@ -113,11 +113,12 @@ impl Side for ClientSide {
     }
 
     fn next_due(&self) -> Option<Timestamp> {
-        self.alarms.next()
+        [self.alarms.next(), self.reporting.due()].into_iter().flatten().min()
     }
 
-    fn advance(&mut self, now: Timestamp, _: &mut Links) {
+    fn advance(&mut self, now: Timestamp, links: &mut Links) {
         self.alarms.ring(now);
+        self.reporting.advance(now, links);
     }
 }
 

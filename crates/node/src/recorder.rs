@@ -100,7 +100,7 @@ impl Recorder {
         }
     }
 
-    /// A client reports a transaction.
+    /// A client reports transactions.
     pub(crate) fn take(&mut self, from: NodeId, report: Report, now: Timestamp, links: &mut Links) {
         self.advance(now, links);
         let Some(recording) = &mut self.recording else { return };
@@ -109,9 +109,9 @@ impl Recorder {
         }
         recording.missed += report.missed;
         if links.is_behind(recording.by.0, MOST_WAITING_BYTES) {
-            recording.missed += 1;
+            recording.missed += report.transactions.len() as u64;
         } else {
-            recording.reply(&RecordReply::Reported(from, report.transaction), links);
+            recording.reply(&RecordReply::Reported(from, report.transactions), links);
         }
     }
 

@@ -1,12 +1,12 @@
 //! A driver for tests. The test plays the coordinator and moves the clock.
 
 use core::task::Waker;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serried_actor::Timestamp;
-use serried_model::{Family, Limits, NodeId, TxnId, Version};
+use serried_model::{Family, Key, Limits, NodeId, TransactionReport, TxnId, Version};
 
 use crate::{Alarms, Driver, Full, Port, Recipient, Session, Switchboard};
 
@@ -20,6 +20,9 @@ pub(crate) struct Script<F: Family> {
     last: Mutex<Option<TxnId>>,
     /// Why nothing can be written, if nothing can.
     pub(crate) obstacle: Mutex<Option<String>>,
+    /// Whether somebody records.
+    pub(crate) recorded: AtomicBool,
+    reports: Mutex<Vec<TransactionReport<Key>>>,
 }
 
 impl<F: Session> Script<F> {
@@ -32,6 +35,8 @@ impl<F: Session> Script<F> {
             now: AtomicU64::new(0),
             last: Mutex::default(),
             obstacle: Mutex::default(),
+            recorded: AtomicBool::new(false),
+            reports: Mutex::default(),
         });
         let limits = Limits { value_bytes: 8, ..Limits::default() };
         (script.clone(), F::keyspace(script, limits, offers))
@@ -40,6 +45,11 @@ impl<F: Session> Script<F> {
     /// The operations since the last call.
     pub(crate) fn take_operations(&self) -> Vec<F::Operation> {
         core::mem::take(&mut *self.asked.lock().unwrap())
+    }
+
+    /// What sessions have reported since the last call.
+    pub(crate) fn take_reports(&self) -> Vec<TransactionReport<Key>> {
+        core::mem::take(&mut *self.reports.lock().unwrap())
     }
 
     /// Delivers an output to the `txn`-th recipient that was opened, from 0. It must have been given the first place.
@@ -73,6 +83,14 @@ impl<F: Family> Port<F> for Script<F> {
 
     fn close(&self, txn: TxnId) {
         self.switchboard.lock().unwrap().close(txn);
+    }
+
+    fn is_recorded(&self) -> bool {
+        self.recorded.load(Ordering::Relaxed)
+    }
+
+    fn report(&self, report: TransactionReport<Key>) {
+        self.reports.lock().unwrap().push(report);
     }
 }
 

@@ -1,6 +1,7 @@
 //! A simulated cluster with its clients.
 
 use core::future::Future;
+use core::time::Duration;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -185,7 +186,8 @@ impl<P: Protocol> Cluster<P> {
         let client_costs = client_costs.unwrap_or(costs);
         let measures = costs.byte_ps > 0 || client_costs.byte_ps > 0;
         let mut world = World::new(network, (replicas as u32, members as u32), total as u32);
-        world.shared_cores = configuration.shared_cores.map(SharedCores::new);
+        let shared = |machine| SharedCores::new(machine, replicas as u32);
+        world.shared_cores = configuration.one_machine.map(shared);
         world.measures = measures || configuration.hash_contents;
         world.hash_contents = configuration.hash_contents;
         let (time, wakeups) = (Arc::new(Time::default()), Arc::new(Wakeups::default()));
@@ -619,11 +621,51 @@ impl<P: Protocol> Cluster<P> {
         self.happen(self.world.number(node), occurrence);
     }
 
-    /// Handles an occurrence at a node, and those that follow from it at others.
+    /// Handles an occurrence at a node, and gives turns to processes that wait for a core of a machine that all share.
     fn happen(&mut self, node: u32, occurrence: Occurrence<P::Message>) {
         self.happen_alone(node, occurrence);
-        while let Some(next) = self.world.next_turn() {
-            self.happen_alone(next, Occurrence::Turn);
+        self.give_turns();
+    }
+
+    fn give_turns(&mut self) {
+        while let Some((process, nodes)) = self.world.next_turn() {
+            let served = nodes.iter().map(|node| self.serve_turn(*node)).sum::<u64>();
+            let cores = self.world.shared_cores.as_ref().expect("there are turns");
+            let system_calls_ns = cores.system_calls_ns(process);
+            if let Some(first) = nodes.first() {
+                self.add_system_calls(*first, system_calls_ns);
+            }
+            let takes = Duration::from_nanos(served + system_calls_ns);
+            self.world.after(takes, Event::TurnEnded { process });
+        }
+    }
+
+    fn end_turn(&mut self, process: u32) {
+        let cores = self.world.shared_cores.as_mut().expect("a process had a turn");
+        for node in cores.end_turn(process) {
+            self.happen_alone(node, Occurrence::TurnEnded);
+        }
+        self.give_turns();
+    }
+
+    fn serve_turn(&mut self, node: u32) -> u64 {
+        let number = node as usize;
+        if let Some(replica) = self.replicas.get_mut(number) {
+            let (now, id) = (self.world.now, self.world.id(node));
+            let (observer, watcher) = (&mut self.observer, &mut self.watcher);
+            let mut host = ReplicaHost { now, id, observer, watcher };
+            replica.serve_turn(&mut self.world, &mut host)
+        } else {
+            let Client { node, port, operations } = &mut self.clients[number - self.replicas.len()];
+            node.serve_turn(&mut self.world, &mut ClientHost { port, operations })
+        }
+    }
+
+    fn add_system_calls(&mut self, node: u32, ns: u64) {
+        let number = node as usize;
+        match self.replicas.get_mut(number) {
+            Some(replica) => replica.add_system_calls(ns),
+            None => self.clients[number - self.replicas.len()].node.add_system_calls(ns),
         }
     }
 
@@ -656,6 +698,10 @@ impl<P: Protocol> Cluster<P> {
             Event::Served { node, incarnation, number } => {
                 self.world.record(Kind::Served, node, 0);
                 self.happen(node, Occurrence::Served { incarnation, number });
+            }
+            Event::TurnEnded { process } => {
+                self.world.record(Kind::TurnEnded, process, 0);
+                self.end_turn(process);
             }
             Event::Timer { node, setting } => {
                 let number = node as usize;

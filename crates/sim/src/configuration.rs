@@ -42,9 +42,8 @@ pub struct Configuration {
     pub replica_cores: usize,
     /// How many events a client's coordinator can serve at the same time.
     pub client_cores: usize,
-    /// How many cores all nodes share, as if all replicas and clients ran on one machine: each still serves at most as
-    /// many events at a time as above. `None` if each node has its cores for itself.
-    pub shared_cores: Option<usize>,
+    /// The machine on which all nodes run. `None` if each node has a machine of its own, with the cores above.
+    pub one_machine: Option<OneMachine>,
     /// What serving an event costs.
     pub costs: CostModel,
     /// What it costs at clients, if it differs from `costs`.
@@ -77,7 +76,7 @@ impl Default for Configuration {
             initial: None,
             replica_cores: 1,
             client_cores: 1,
-            shared_cores: None,
+            one_machine: None,
             costs: CostModel::default(),
             client_costs: None,
             disk: Disk::MEMORY,
@@ -240,6 +239,29 @@ impl Default for CostModel {
     fn default() -> Self {
         CostModel { event_ns: 6007, sent_message_ns: 0, work_unit_ns: 375, byte_ps: 0 }
     }
+}
+
+/// One machine on which all replicas and clients run, as in a benchmark on loopback: each replica in a process of its own, all
+/// clients in one process with one connection to each replica, and each process with one thread. System calls are counted
+/// apart: a process reads and writes a connection once for all messages that it finds or makes while it has a core.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OneMachine {
+    /// How many cores it has.
+    pub cores: usize,
+    /// What replaces [`CostModel::event_ns`] at replicas.
+    pub replica: SystemCallCosts,
+    /// What replaces it at clients.
+    pub client: SystemCallCosts,
+}
+
+/// What events and system calls cost apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SystemCallCosts {
+    /// For each message received, timer fired or batch of operations, in nanoseconds.
+    pub event_ns: u64,
+    /// For each read from a connection and each write to one, in nanoseconds.
+    pub system_call_ns: u64,
 }
 
 /// How long making a record durable takes. There is one flush at a time, which takes `append * records + flush`.

@@ -57,9 +57,19 @@ impl<J, E> Processor<J, E> {
         if self.is_free() { self.waiting.pop_front() } else { None }
     }
 
-    /// Whether a job waits that a free core could serve.
-    pub(crate) fn could_serve(&self) -> bool {
-        self.is_free() && !self.waiting.is_empty()
+    /// Whether a job waits.
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Removes all jobs that wait, for a process that serves them all in its turn.
+    pub(crate) fn take_waiting(&mut self) -> VecDeque<J> {
+        core::mem::take(&mut self.waiting)
+    }
+
+    /// Adds to the time for which cores were occupied.
+    pub(crate) fn add_busy(&mut self, ns: u64) {
+        self.busy_ns += ns;
     }
 
     /// Occupies a core for `cost_ns`. Returns the number to pass to [`Processor::end`].

@@ -43,7 +43,9 @@ mod timers;
 mod world;
 
 pub use cluster::{Cluster, Observer, Stalled, Watcher};
-pub use configuration::{Clocks, Configuration, CostModel, Disk, Initial, NetworkFaults};
+pub use configuration::{
+    Clocks, Configuration, CostModel, Disk, Initial, NetworkFaults, OneMachine, SystemCallCosts,
+};
 pub use fault::{Fault, FaultId, Scheduled};
 pub use reach::{Reach, Side};
 pub use statistics::{Load, Messages, Statistics, Traffic};

@@ -48,8 +48,8 @@ pub(crate) enum Occurrence<M> {
     Jump {
         by_us: i64,
     },
-    /// A core that all nodes share is free for it.
-    Turn,
+    /// The process that the node is part of has used its turn on a machine that all nodes share.
+    TurnEnded,
 }
 
 /// How the two kinds of nodes, replicas and clients, differ.
@@ -99,6 +99,8 @@ pub(crate) struct Node<A: Actor> {
     /// not wait.
     awaited: Option<u64>,
     buffers: Vec<Effects<A>>,
+    /// The services of the turn of its process on a machine that all nodes share.
+    in_turn: Vec<u64>,
     /// How often the node has crashed. Events of earlier incarnations are void.
     incarnation: u32,
     up: bool,
@@ -132,6 +134,7 @@ impl<A: Actor> Node<A> {
             log_position: 0,
             awaited: None,
             buffers: Vec::new(),
+            in_turn: Vec::new(),
             incarnation: 0,
             up: true,
             pauses: 0,
@@ -165,25 +168,19 @@ impl<A: Actor> Node<A> {
         world: &mut World<A::Message>,
         host: &mut impl Host<A>,
     ) {
-        if matches!(occurrence, Occurrence::Served { .. })
-            && let Some(cores) = &mut world.shared_cores
-        {
-            cores.end();
-        }
         match occurrence {
             Occurrence::Job(job) if !self.up => {
                 let undeliverable = matches!(job, Job::Message { .. });
                 world.counts.undeliverable += u64::from(undeliverable);
             }
-            Occurrence::Job(job)
-                if self.pauses == 0 && self.processor.is_free() && world.has_free_core() =>
-            {
-                self.serve(job, world, host);
-            }
-            Occurrence::Job(job) => {
+            Occurrence::Job(job) if world.shared_cores.is_some() => {
                 self.processor.wait(job);
                 self.ask_for_turn(world);
             }
+            Occurrence::Job(job) if self.pauses == 0 && self.processor.is_free() => {
+                self.serve(job, world, host);
+            }
+            Occurrence::Job(job) => self.processor.wait(job),
             Occurrence::Served { incarnation, number } if incarnation == self.incarnation => {
                 self.processor.end(number);
                 self.proceed(world, host);
@@ -206,14 +203,11 @@ impl<A: Actor> Node<A> {
                 self.proceed(world, host);
             }
             Occurrence::Jump { by_us } => self.clock.jump(by_us),
-            Occurrence::Turn => {
-                if self.pauses == 0
-                    && self.up
-                    && let Some(job) = self.processor.next_waiting()
-                {
-                    self.serve(job, world, host);
+            Occurrence::TurnEnded => {
+                for number in core::mem::take(&mut self.in_turn) {
+                    self.processor.end(number);
                 }
-                self.ask_for_turn(world);
+                self.proceed(world, host);
             }
         }
     }
@@ -231,22 +225,70 @@ impl<A: Actor> Node<A> {
         while let Some(effects) = self.processor.release() {
             self.carry_out(effects, world, host);
         }
-        while world.has_free_core()
-            && let Some(job) = self.processor.next_waiting()
-        {
+        if world.shared_cores.is_some() {
+            return self.ask_for_turn(world);
+        }
+        while let Some(job) = self.processor.next_waiting() {
             self.serve(job, world, host);
         }
-        self.ask_for_turn(world);
     }
 
-    /// Asks for a core that all nodes share, if there are such cores and the node has something to do.
+    /// Asks for a turn on the machine that all nodes share, if there is one and the node has something to do.
     fn ask_for_turn(&self, world: &mut World<A::Message>) {
         if let Some(cores) = &mut world.shared_cores
             && self.pauses == 0
-            && self.processor.could_serve()
+            && self.processor.has_waiting()
         {
             cores.ask(self.number);
         }
+    }
+
+    /// Serves everything that waits, in the turn of the node's process. Returns how long that takes without system calls. What
+    /// comes of it is held until the turn has ended.
+    pub(crate) fn serve_turn(
+        &mut self,
+        world: &mut World<A::Message>,
+        host: &mut impl Host<A>,
+    ) -> u64 {
+        if self.pauses > 0 || !self.up {
+            return 0;
+        }
+        let mut all_ns = 0;
+        for job in self.processor.take_waiting() {
+            if let Job::Message { from, .. } = &job {
+                world.note_sender(self.number, *from);
+            }
+            if let Some((effects, cost_ns)) = self.execute(job, world, host) {
+                self.note_receivers(&effects, world);
+                all_ns += cost_ns;
+                self.in_turn.push(self.processor.start(cost_ns, effects));
+            }
+        }
+        all_ns
+    }
+
+    /// Notes the connections over which these effects go.
+    fn note_receivers(&self, effects: &Effects<A>, world: &mut World<A::Message>) {
+        for effect in effects {
+            let (partition, members) = match effect {
+                Effect::Send { to, .. }
+                | Effect::SendUnhurried { to, .. }
+                | Effect::SendBeforeDurable { to, .. } => {
+                    world.note_receiver(self.number, *to);
+                    continue;
+                }
+                Effect::Broadcast { partition, to, .. } => (*partition, *to),
+                _ => continue,
+            };
+            for member in members.members() {
+                world.note_receiver(self.number, NodeId::replica(partition, member));
+            }
+        }
+    }
+
+    /// The system calls of the node's process have taken so long.
+    pub(crate) fn add_system_calls(&mut self, ns: u64) {
+        self.processor.add_busy(ns);
     }
 
     /// Runs the handler of a job, and occupies a core for as long as it costs.
@@ -256,6 +298,26 @@ impl<A: Actor> Node<A> {
         world: &mut World<A::Message>,
         host: &mut impl Host<A>,
     ) {
+        let Some((effects, cost_ns)) = self.execute(job, world, host) else { return };
+        if cost_ns > 0 {
+            let number = self.processor.start(cost_ns, effects);
+            let (node, incarnation) = (self.number, self.incarnation);
+            let served = Event::Served { node, incarnation, number };
+            world.after(Duration::from_nanos(cost_ns), served);
+        } else if self.processor.is_idle() {
+            self.carry_out(effects, world, host);
+        } else {
+            self.processor.pass(effects);
+        }
+    }
+
+    /// Runs the handler of a job. Returns its effects and what it costs, unless it is void.
+    fn execute(
+        &mut self,
+        job: Job<A::Message>,
+        world: &mut World<A::Message>,
+        host: &mut impl Host<A>,
+    ) -> Option<(Effects<A>, u64)> {
         let mut effects = self.buffers.pop().unwrap_or_default();
         let (now, clock) = (self.clock.monotonic(world.now), self.clock.wall(world.now));
         let durable = Durable {
@@ -281,7 +343,10 @@ impl<A: Actor> Node<A> {
             Job::Timer(setting) => match self.timers.fire(setting) {
                 Some(timer) => self.actor.on_timer(timer, &mut cx),
                 // Moved or cancelled while it waited for a core.
-                None => return self.buffers.push(effects),
+                None => {
+                    self.buffers.push(effects);
+                    return None;
+                }
             },
         }
         if let Some(why) = cx.take_rejected() {
@@ -297,23 +362,12 @@ impl<A: Actor> Node<A> {
         let sent = self.set_timers(&effects, world);
         let costs = &self.costs;
         self.load += Load { events: 1, sent_messages: sent, work_units: work };
-        let cost_ns = costs.event_ns
+        let shared = world.shared_cores.as_ref().map(|cores| cores.costs(self.number));
+        let cost_ns = shared.map_or(costs.event_ns, |shared| shared.event_ns)
             + costs.sent_message_ns * sent
             + costs.work_unit_ns * work
             + costs.byte_ps * bytes / 1000;
-        if cost_ns > 0 {
-            if let Some(cores) = &mut world.shared_cores {
-                cores.begin();
-            }
-            let number = self.processor.start(cost_ns, effects);
-            let (node, incarnation) = (self.number, self.incarnation);
-            let served = Event::Served { node, incarnation, number };
-            world.after(Duration::from_nanos(cost_ns), served);
-        } else if self.processor.is_idle() {
-            self.carry_out(effects, world, host);
-        } else {
-            self.processor.pass(effects);
-        }
+        Some((effects, cost_ns))
     }
 
     /// Sets and cancels timers as soon as the handler has run, so that no cancelled timer fires. Returns how many
@@ -406,6 +460,7 @@ impl<A: Actor> Node<A> {
         self.timers.clear();
         self.awaited = None;
         self.processor.clear();
+        self.in_turn.clear();
         self.log.crash(kept);
         self.log_position = self.log.appended();
         self.store.persist_before(self.log.durable());

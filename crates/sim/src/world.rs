@@ -64,6 +64,10 @@ pub(crate) enum Event<M> {
         incarnation: u32,
         number: u64,
     },
+    /// A process has used its turn on a machine that all nodes share.
+    TurnEnded {
+        process: u32,
+    },
     /// A flush is done.
     Flushed {
         node: u32,
@@ -95,6 +99,7 @@ pub(crate) enum Kind {
     FaultBegins,
     FaultEnds,
     Heal,
+    TurnEnded,
 }
 
 /// What all nodes share.
@@ -117,7 +122,7 @@ pub(crate) struct World<M> {
     pub(crate) measures: bool,
     /// Clients that die, and after how many more messages.
     pub(crate) doomed: BTreeMap<u32, u64>,
-    /// The cores of the machine on which all nodes run, if they do.
+    /// The machine on which all nodes run, if they do.
     pub(crate) shared_cores: Option<SharedCores>,
     /// Clients whose messages are counted.
     pub(crate) counted: BTreeMap<u32, Arc<Traffic>>,
@@ -138,13 +143,8 @@ pub(crate) struct Counts {
 }
 
 impl<M> World<M> {
-    /// Whether a node may be served at once, as far as cores are concerned that all nodes share.
-    pub(crate) fn has_free_core(&self) -> bool {
-        self.shared_cores.as_ref().is_none_or(SharedCores::is_free)
-    }
-
-    /// The node whose turn it is on a core that all nodes share.
-    pub(crate) fn next_turn(&mut self) -> Option<u32> {
+    /// The process whose turn it is on a machine that all nodes share, and its nodes that have something to do.
+    pub(crate) fn next_turn(&mut self) -> Option<(u32, Vec<u32>)> {
         self.shared_cores.as_mut()?.next_turn()
     }
 }
@@ -197,6 +197,22 @@ impl<M: Wire> World<M> {
                     self.pass(from, to, length, digest, copy.expect("only the last one is taken"));
                 }
             }
+        }
+    }
+
+    /// A node receives a message in the turn of its process.
+    pub(crate) fn note_sender(&mut self, node: u32, from: NodeId) {
+        let from = self.find(from);
+        if let (Some(cores), Some(from)) = (&mut self.shared_cores, from) {
+            cores.receives(node, from);
+        }
+    }
+
+    /// A node sends a message in the turn of its process.
+    pub(crate) fn note_receiver(&mut self, node: u32, to: NodeId) {
+        let to = self.find(to);
+        if let (Some(cores), Some(to)) = (&mut self.shared_cores, to) {
+            cores.sends(node, to);
         }
     }
 

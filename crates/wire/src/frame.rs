@@ -68,7 +68,7 @@ pub enum Kind {
     RecordEnd = 18,
     /// Asks a client to report its transactions, or no more of them.
     ReportRequest = 19,
-    /// A client's report of a transaction.
+    /// A client's reports of transactions.
     Report = 20,
 }
 

@@ -118,10 +118,13 @@ pub fn example_frames() -> Vec<Vec<u8>> {
         writes: vec![ReportedWrite { key: Key::from("key"), bytes: None }],
         modifies: Vec::new(),
     };
-    let reported = RecordReply::Reported(NodeId(9), transaction.clone());
+    let reported = RecordReply::Reported(NodeId(9), vec![transaction.clone()]);
     let others = [
         frame(Kind::ReportRequest, encode(&Some(asked))),
-        frame(Kind::Report, encode(&Report { recording: 3, missed: 0, transaction })),
+        frame(
+            Kind::Report,
+            encode(&Report { recording: 3, missed: 0, transactions: vec![transaction] }),
+        ),
         frame(Kind::RecordReply, encode(&(1u64, reported))),
         frame(Kind::Welcome, encode(&Welcome::example())),
         frame(Kind::WatchRequest, encode(&(1u64, wanted))),

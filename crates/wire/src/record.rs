@@ -13,7 +13,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serried_model::{Key, NodeId, TransactionReport};
 
-/// The longest report, in bytes. Receivers accept frames of this length and more.
+/// The longest frame with reports, in bytes. Receivers accept longer ones.
 pub const MOST_REPORT_BYTES: usize = 56 << 10;
 
 /// What a client wants to record.
@@ -32,8 +32,8 @@ pub enum RecordReply {
     Began,
     /// It does not, for this reason.
     Refused(String),
-    /// A client reports a transaction. Its times count from the beginning of the recording.
-    Reported(NodeId, TransactionReport<Key>),
+    /// A client reports transactions. Their times count from the beginning of the recording.
+    Reported(NodeId, Vec<TransactionReport<Key>>),
     /// The recording has ended.
     Ended {
         /// How many transactions clients or the node could not report because there was no room.
@@ -54,13 +54,13 @@ pub struct ReportRequest {
     pub lasts: Duration,
 }
 
-/// A client's report to a node.
+/// A client's reports to a node.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// Which recording it is for.
     pub recording: u64,
     /// How many transactions the client could not report since its last report.
     pub missed: u64,
-    /// A transaction, with times that count from the beginning of the recording.
-    pub transaction: TransactionReport<Key>,
+    /// Transactions, with times that count from the beginning of the recording.
+    pub transactions: Vec<TransactionReport<Key>>,
 }

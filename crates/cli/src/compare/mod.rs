@@ -6,11 +6,10 @@ use anyhow::Context;
 use clap::{Arg, Args};
 use serde::Serialize;
 use serried_model::Geography;
-use serried_reproduce::Costs;
 
 use self::advice::{Advice, Candidate, advise};
 use crate::Ended;
-use crate::costs::CostArguments;
+use crate::costs::{CostArguments, CostFile};
 use crate::progress::Progress;
 use crate::sim::Sim;
 use crate::table::{self, Columns, Row};
@@ -114,8 +113,12 @@ impl Compare {
         for (number, clients) in clients.into_iter().enumerate() {
             let mut rows = Vec::new();
             for protocol in &protocols {
-                let (row, run_ended) =
+                let (mut row, run_ended) =
                     self.sim.run_once::<W>(geography, protocol, several, clients)?;
+                if let Some(simulation) = &mut row.simulation {
+                    // The output depends on nothing but the arguments.
+                    simulation.events_per_second = None;
+                }
                 rows.push(row);
                 ended = ended.and(run_ended);
             }
@@ -175,8 +178,7 @@ fn measured(arguments: CostArguments, quiet: bool) -> anyhow::Result<CostArgumen
     let calibration = calibrate
         .run(|what| progress.say(format!("calibrating: {what}")))
         .context("can't measure what computing costs")?;
-    let (replica, client) = (calibration.replica.costs, calibration.client.costs);
-    Ok(arguments.with_measured(Costs { replica, client }))
+    Ok(arguments.with_measured(CostFile::from(&calibration)))
 }
 
 fn candidate(row: &Row) -> Candidate {

@@ -24,6 +24,7 @@ const SUITE: &str = "CI runs `cargo test --workspace`, of which this test is a p
 const MDBOOK: &str = "mdBook is not part of CI; another test checks the summary and the links";
 const PROCEDURES: &str = "needs a keyspace of procedures; tests/commands/procedures.rs runs the same on a cluster that has one";
 const SITES: &str = "needs several sites; crates/local/tests/loopback/rebuilt.rs does the same";
+const TRACES: &str = "needs clients that commit while it records; tests/commands/compare.rs records and runs a trace";
 const CRITERION: &str = "measures for minutes; clippy builds it in CI";
 const SEEDS: &str = "runs a test of CI with more seeds, for minutes to hours";
 
@@ -216,6 +217,27 @@ pub(crate) const TABLE: &[(&str, How)] = &[
             "serried sim ycsb-groups --protocol port-seo,scylla-occ --geo lan --replicas 1 --partitions 8 --keys 1000 --seconds 0.05 --warm-up 0",
         ),
     ),
+    (
+        "serried compare retwis --geo reg --clients 64",
+        How::Shorter("serried compare retwis --geo reg --clients 8 --seconds 0.1 --warm-up 0"),
+    ),
+    (
+        "serried compare bank --durability sync --flush-us 900",
+        How::Shorter(
+            "serried compare bank --durability sync --flush-us 900 --seconds 0.1 --warm-up 0",
+        ),
+    ),
+    (
+        "serried compare retwis --costs costs.toml",
+        How::Shorter("serried compare retwis --costs costs.toml --seconds 0.05 --warm-up 0"),
+    ),
+    (
+        "serried record serried://127.0.0.1:7400 --keyspace accounts --output accounts.trace",
+        How::Not(TRACES),
+    ),
+    ("serried compare --trace accounts.trace", How::Not(TRACES)),
+    ("serried compare --trace accounts.trace --shared-cores 2", How::Not(TRACES)),
+    ("serried bench --trace accounts.trace --protocol morty,ncc", How::Not(TRACES)),
     (
         "serried windows --sim retwis --geo glo --clients 256",
         How::Shorter("serried windows --sim retwis --geo glo --clients 256 --warm-up 0.1"),

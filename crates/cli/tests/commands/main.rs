@@ -1,6 +1,7 @@
 //! The commands as scripts and people meet them: output, errors and exit codes.
 
 mod arguments;
+mod compare;
 mod histories;
 mod measuring;
 mod nodes;

@@ -14,6 +14,7 @@ mod limits;
 mod panics;
 mod partitions;
 mod rebuilt;
+mod recording;
 mod registers;
 mod replaced;
 mod room;

@@ -27,7 +27,7 @@ fn report(recording: u64, missed: u64) -> Report {
     let form = Form::Program;
     let transaction =
         TransactionReport { began_ns: 1, ended_ns: 2, attempts: 1, form, reads, writes, modifies };
-    Report { recording, missed, transaction }
+    Report { recording, missed, transactions: vec![transaction] }
 }
 
 fn recorded_by(recorder: &Recorder) -> Option<LinkId> {

@@ -3,6 +3,7 @@
 mod modify;
 mod one_shot;
 mod read_only;
+mod report;
 mod too_long;
 mod unknown;
 
