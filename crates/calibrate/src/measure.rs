@@ -36,7 +36,8 @@ pub const TYPICAL: &str = "retwis, uniform";
 pub struct Calibrate {
     /// The protocol, by its name in the registry.
     pub protocol: String,
-    /// How many clients there are. In half of the loads each has connections of its own, and in the others all share them.
+    /// How many clients there are. In half of the loads each has connections of its own, and in the others all share
+    /// them.
     pub clients: usize,
     /// How long to measure each run. A warm-up of a quarter of this comes before.
     pub measured: Duration,
@@ -102,8 +103,8 @@ struct Named {
     name: String,
     workload: Arc<dyn Workload>,
     fitted: bool,
-    /// Whether all clients share one connection to each node. A system call is then for many messages, which tells the cost
-    /// of a message from that of a system call.
+    /// Whether all clients share one connection to each node. A system call is then for many messages, which tells the
+    /// cost of a message from that of a system call.
     shares: bool,
 }
 

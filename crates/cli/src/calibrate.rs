@@ -22,10 +22,10 @@ Examples:
 /// Measure what computing costs on this machine, for simulations.
 ///
 /// It starts three nodes on loopback, and clients that read and write different numbers of keys, each over
-/// connections of its own, and then all over the same. It fits the costs of an event, a message, a key and a system call to the
-/// CPU time of nodes and clients. In simulations each event is charged the average of system calls
-/// that it causes in a typical load; with --shared-cores they are counted instead. Two loads that are left out of the fit show how good the fit is.
-/// It takes one or two minutes. Other work on the machine makes the result worse.
+/// connections of its own, and then all over the same. It fits the costs of an event, a message, a key and a system
+/// call to the CPU time of nodes and clients. In simulations each event is charged the average of system calls
+/// that it causes in a typical load; with --shared-cores they are counted instead. Two loads that are left out of the
+/// fit show how good the fit is. It takes one or two minutes. Other work on the machine makes the result worse.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Calibrate {

@@ -34,7 +34,7 @@ impl Default for CostFile {
     fn default() -> CostFile {
         let Costs { replica, client } = Costs::default();
         let costs = |event_ns, system_call_ns| SystemCallCosts { event_ns, system_call_ns };
-        let one_machine = OneMachineCosts { replica: costs(500, 5000), client: costs(500, 5000) };
+        let one_machine = OneMachineCosts { replica: costs(0, 5763), client: costs(963, 4388) };
         CostFile { replica, client, one_machine: Some(one_machine) }
     }
 }

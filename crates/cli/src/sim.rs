@@ -75,7 +75,7 @@ pub(crate) struct Sim {
     /// Run everything on one machine with so many cores, as `serried bench` does: each replica is a process with one
     /// thread, and so are all clients together. A process reads and writes a connection once for all messages that it
     /// finds. [default: each replica has a machine with --cores, and each client one with one core]
-    #[arg(long, value_name = "NUMBER", conflicts_with = "geo", value_parser = number(1..=MOST_CORES))]
+    #[arg(long, value_name = "NUMBER", value_parser = number(1..=MOST_CORES))]
     shared_cores: Option<usize>,
     /// When a commit counts as durable: sync, buffered or memory
     #[arg(long, value_name = "HOW", default_value = "memory")]
@@ -109,7 +109,7 @@ impl Sim {
     pub(crate) fn validate<W: Wing>(&self) -> anyhow::Result<Geography> {
         let workload = self.workload.workload::<W>()?;
         W::check_load(&workload, &self.load)?;
-        let geography = self.geography()?;
+        let geography = Geography::named(&self.geo)?;
         self.load.protocols::<W>(&workload)?;
         self.costs.read()?;
         self.one_machine()?;
@@ -148,14 +148,6 @@ impl Sim {
             settings: self.workload.settings(),
             initial: W::initial(workload),
             ..Configuration::default()
-        })
-    }
-
-    /// Where nodes and clients are.
-    pub(crate) fn geography(&self) -> anyhow::Result<Geography> {
-        Ok(match self.shared_cores {
-            None => Geography::named(&self.geo)?,
-            Some(_) => Geography::loopback(),
         })
     }
 

@@ -168,7 +168,7 @@ impl Windows {
         let title = format!(
             "{protocol}, {} with {clients} clients in simulated `{}`: {} ms from {from} on, as {} see it, seed {}",
             seen.workload,
-            self.sim.geography()?.name,
+            self.sim.geo,
             self.span.as_secs_f64() * 1e3,
             seen.observed_by,
             seen.seed

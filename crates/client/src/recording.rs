@@ -61,8 +61,8 @@ pub struct Recording {
 }
 
 impl Client {
-    /// Records all transactions that clients of a keyspace begin and commit from now on, for at most ten minutes. One node
-    /// asks all clients that are connected to it: the nearest that answers. Returns once it does.
+    /// Records all transactions that clients of a keyspace begin and commit from now on, for at most ten minutes. One
+    /// node asks all clients that are connected to it: the nearest that answers. Returns once it does.
     ///
     /// # Errors
     /// If there is no such keyspace, no node answers, or the node refuses: it has one recorder at a time.

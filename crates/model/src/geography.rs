@@ -77,18 +77,6 @@ impl Geography {
         GEOGRAPHIES
     }
 
-    /// One machine with processes that talk over loopback. It has no name in configurations. Its round trip of 0.02 ms is what
-    /// waking two processes takes beside the system calls, which are CPU time.
-    pub fn loopback() -> Geography {
-        Geography {
-            name: "loopback",
-            summary: "processes on one machine",
-            sites: &["machine"],
-            round_trips_us: &[&[]],
-            local_us: 20,
-        }
-    }
-
     /// The geography called `name`.
     ///
     /// # Errors

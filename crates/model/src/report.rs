@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::Modification;
 
-/// A committed transaction as its client has run it, so that it can be run again elsewhere. It has the lengths of values and
-/// not the values. `K` stands for a key.
+/// A committed transaction as its client has run it, so that it can be run again elsewhere. It has the lengths of
+/// values and not the values. `K` stands for a key.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TransactionReport<K> {
     /// When its first attempt began, in nanoseconds by the client's monotonic clock.
@@ -40,7 +40,8 @@ pub enum Form {
 pub struct ReportedRead<K> {
     /// The key.
     pub key: K,
-    /// Reads of one round were requested together. A later round was requested when something of an earlier one was known.
+    /// Reads of one round were requested together. A later round was requested when something of an earlier one was
+    /// known.
     pub round: u32,
     /// Whether it was a read for update.
     pub for_update: bool,

@@ -1,8 +1,8 @@
 //! Recording what the clients of a keyspace do, for one of them.
 //!
 //! Clients report transactions to the first core of a node that asks them to, and the core passes the reports on. While
-//! nobody records, clients send none. A core serves one recorder at a time, for at most ten minutes, and keeps nothing but
-//! what waits on the recorder's link: 8 MiB before it drops reports. It counts what it drops.
+//! nobody records, clients send none. A core serves one recorder at a time, for at most ten minutes, and keeps nothing
+//! but what waits on the recorder's link: 8 MiB before it drops reports. It counts what it drops.
 
 use std::time::Duration;
 

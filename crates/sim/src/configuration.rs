@@ -241,9 +241,10 @@ impl Default for CostModel {
     }
 }
 
-/// One machine on which all replicas and clients run, as in a benchmark on loopback: each replica in a process of its own, all
-/// clients in one process with one connection to each replica, and each process with one thread. System calls are counted
-/// apart: a process reads and writes a connection once for all messages that it finds or makes while it has a core.
+/// One machine on which all replicas and clients run, as in a benchmark on loopback: each replica in a process of its
+/// own, all clients in one process with one connection to each replica, and each process with one thread. System calls
+/// are counted apart: a process reads and writes a connection once for all messages that it finds or makes while it has
+/// a core.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OneMachine {
     /// How many cores it has.

@@ -1,9 +1,9 @@
 //! One machine on which all nodes run.
 //!
-//! Each replica is a process with one thread, and all clients are one process with one thread, which has one connection to
-//! each replica: as in a benchmark on loopback. A process that has a core handles everything that has arrived for it before
-//! it gives the core up, and then sends what comes of it. So it reads each connection once, and writes to each once. This is
-//! what makes messages cheap when there are many.
+//! Each replica is a process with one thread, and all clients are one process with one thread, which has one connection
+//! to each replica: as in a benchmark on loopback. A process that has a core handles everything that has arrived for it
+//! before it gives the core up, and then sends what comes of it. So it reads each connection once, and writes to each
+//! once. This is what makes messages cheap when there are many.
 
 use std::collections::{BTreeSet, VecDeque};
 

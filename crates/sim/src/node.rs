@@ -243,8 +243,8 @@ impl<A: Actor> Node<A> {
         }
     }
 
-    /// Serves everything that waits, in the turn of the node's process. Returns how long that takes without system calls. What
-    /// comes of it is held until the turn has ended.
+    /// Serves everything that waits, in the turn of the node's process. Returns how long that takes without system
+    /// calls. What comes of it is held until the turn has ended.
     pub(crate) fn serve_turn(
         &mut self,
         world: &mut World<A::Message>,

@@ -5,8 +5,8 @@
 //!          ◀──Began, Reported .., Ended──   ◀──Report ..──      or ◀──Refused──      ──RecordEnd──▶ ends it early
 //! ```
 //!
-//! Only clients know a transaction as a whole, and every client has a connection to the first core of a node. So that core
-//! asks them, and passes on what they report.
+//! Only clients know a transaction as a whole, and every client has a connection to the first core of a node. So that
+//! core asks them, and passes on what they report.
 
 use std::time::Duration;
 

@@ -5,7 +5,8 @@
 //! client that begins them as they arrive. A [`RegisterWorkload`] plans requests to registers, and [`RegisterClient`]
 //! is its client. A [`ProcedureWorkload`] plans calls of stored
 //! procedures, and [`CallClient`] is its client. A [`SnapshotWorkload`] plans read-only transactions and writes, and
-//! [`SnapshotClient`] is its client. A [`Replay`] is a workload that repeats a [`Trace`] of what other clients did. All of them enter their results into a [`Measurement`].
+//! [`SnapshotClient`] is its client. A [`Replay`] is a workload that repeats a [`Trace`] of what other clients did. All
+//! of them enter their results into a [`Measurement`].
 
 mod audit;
 mod bank;

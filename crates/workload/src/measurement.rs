@@ -657,8 +657,8 @@ pub struct Report {
     pub latency_us_p999: u64,
     /// The last error, if there was any.
     pub last_error: Option<String>,
-    /// How many were open when the window ended, and had been for at least half of its length. No latency includes them: some
-    /// clients may have to wait while others go on.
+    /// How many were open when the window ended, and had been for at least half of its length. No latency includes
+    /// them: some clients may have to wait while others go on.
     pub waiting: u64,
     /// The results by kind of transaction, in the order of their names.
     pub kinds: Vec<KindReport>,

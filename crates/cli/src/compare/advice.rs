@@ -128,8 +128,8 @@ fn implies(strong: Guarantee, weak: Guarantee) -> bool {
     }
 }
 
-/// The candidates with this guarantee that have committed anything, the best first. Equal ones keep their order. By latency,
-/// those that left clients waiting do not count.
+/// The candidates with this guarantee that have committed anything, the best first. Equal ones keep their order. By
+/// latency, those that left clients waiting do not count.
 fn ranked(candidates: &[Candidate], guarantee: Guarantee, by: Figure) -> Vec<&Candidate> {
     let is_fair = |one: &&Candidate| by == Figure::Goodput || one.waiting == 0;
     let able = candidates.iter().filter(|one| one.guarantee == guarantee && one.committed > 0);
@@ -176,8 +176,8 @@ fn best(candidates: &[Candidate], guarantee: Guarantee, by: Figure) -> Option<Be
     })
 }
 
-/// Of the protocols with the stronger guarantee, the one that is as good as the best with the weaker one by most figures;
-/// of several, the one with the most goodput.
+/// Of the protocols with the stronger guarantee, the one that is as good as the best with the weaker one by most
+/// figures; of several, the one with the most goodput.
 fn free(candidates: &[Candidate], stronger: Guarantee, weaker: Guarantee) -> Option<Free> {
     let is_free = |one: &Candidate, by: Figure| {
         let best = ranked(candidates, weaker, by);

@@ -18,9 +18,9 @@ pub struct TraceBounds {
 
 /// Collects reports.
 ///
-/// A connection does not say which of its tasks has run a transaction. So transactions of a connection are given to clients
-/// such that those of a client do not overlap, and that there are as few clients as possible. If several are free, the one
-/// goes on that has ended last. The think time of a client is the time between its transactions.
+/// A connection does not say which of its tasks has run a transaction. So transactions of a connection are given to
+/// clients such that those of a client do not overlap, and that there are as few clients as possible. If several are
+/// free, the one goes on that has ended last. The think time of a client is the time between its transactions.
 #[derive(Debug)]
 pub struct TraceBuilder {
     bounds: TraceBounds,
@@ -47,8 +47,8 @@ impl TraceBuilder {
         }
     }
 
-    /// Adds a transaction that a connection has reported. Its times must count from the beginning of the recording. Returns
-    /// the bound if one is reached: then the transaction, and all that follow, are left away.
+    /// Adds a transaction that a connection has reported. Its times must count from the beginning of the recording.
+    /// Returns the bound if one is reached: then the transaction, and all that follow, are left away.
     pub fn add(&mut self, connection: NodeId, report: TransactionReport<Key>) -> Option<Bound> {
         if self.reached.is_none() && self.reports.len() >= self.bounds.transactions {
             self.reached = Some(Bound::Transactions);
@@ -91,8 +91,9 @@ impl TraceBuilder {
         number
     }
 
-    /// The trace. [`TraceHeader::bound`], [`TraceHeader::lasted_ns`] and [`TraceHeader::hashed_keys`] of `header` are replaced
-    /// by what is true of it, where that is something else: the time is extended to that of the last transaction.
+    /// The trace. [`TraceHeader::bound`], [`TraceHeader::lasted_ns`] and [`TraceHeader::hashed_keys`] of `header` are
+    /// replaced by what is true of it, where that is something else: the time is extended to that of the last
+    /// transaction.
     ///
     /// # Errors
     /// If it has no transactions.

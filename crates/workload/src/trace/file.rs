@@ -5,9 +5,9 @@
 //! block:  | kind | length | payload ... | checksum |
 //! ```
 //!
-//! Numbers are little-endian: the version has 2 bytes, a kind 1, lengths and checksums 4. A checksum (CRC-32) covers the
-//! kind, the length and the payload. There is one block with the header, then come those of keys, those of transactions, and
-//! the last one, which has the numbers of both. Payloads are postcard.
+//! Numbers are little-endian: the version has 2 bytes, a kind 1, lengths and checksums 4. A checksum (CRC-32) covers
+//! the kind, the length and the payload. There is one block with the header, then come those of keys, those of
+//! transactions, and the last one, which has the numbers of both. Payloads are postcard.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -4,8 +4,8 @@
 //! clients ──TransactionReport──▶ TraceBuilder ──Trace──▶ file ──Trace──▶ Replay, a Workload
 //! ```
 //!
-//! A trace has the keys of committed transactions, perhaps hashed, and the lengths of values, but no values. Only traces of
-//! transactions exist.
+//! A trace has the keys of committed transactions, perhaps hashed, and the lengths of values, but no values. Only
+//! traces of transactions exist.
 
 mod builder;
 mod file;
@@ -76,8 +76,8 @@ impl TraceHeader {
     }
 }
 
-/// A transaction of a trace. Keys are numbers in the order of [`Trace::keys`], and times count from the beginning of the
-/// recording.
+/// A transaction of a trace. Keys are numbers in the order of [`Trace::keys`], and times count from the beginning of
+/// the recording.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TracedTransaction {
     /// The client that ran it, one after the other: from 0.

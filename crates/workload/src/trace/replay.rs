@@ -19,16 +19,17 @@ use crate::workload::{OneShot, Plan, Run, Workload};
 /// The name of the workload that runs a trace.
 pub const TRACE: &str = "trace";
 
-/// The workload that runs a trace. Each client runs the transactions of one of the trace's clients, in their order, and then
-/// again from the first.
+/// The workload that runs a trace. Each client runs the transactions of one of the trace's clients, in their order, and
+/// then again from the first.
 ///
-/// - Reads are requested in the rounds of the trace, for update where they were. Writes and modifications follow the reads.
-/// - A value that is written has the length of the trace. If the transaction has read the key, it depends on what was found
-///   there, so a transaction that is executed again writes something else.
-/// - Before the run, the keys hold values of the lengths that were found first. A key that was written first holds one of
-///   that length.
-/// - If there are more clients than in the trace, several run the same transactions, from different places on. If there are
-///   fewer, each runs those of several, in the order in which they began.
+/// - Reads are requested in the rounds of the trace, for update where they were. Writes and modifications follow the
+/// reads.
+/// - A value that is written has the length of the trace. If the transaction has read the key, it depends on what was
+/// found   there, so a transaction that is executed again writes something else.
+/// - Before the run, the keys hold values of the lengths that were found first. A key that was written first holds one
+/// of   that length.
+/// - If there are more clients than in the trace, several run the same transactions, from different places on. If there
+/// are   fewer, each runs those of several, in the order in which they began.
 #[derive(Debug)]
 pub struct Replay {
     trace: Arc<Trace>,
@@ -180,8 +181,8 @@ impl Replay {
     }
 }
 
-/// How long each transaction's client thinks before it. Before its first one it thinks as long as it did after its last one and
-/// before its first one together.
+/// How long each transaction's client thinks before it. Before its first one it thinks as long as it did after its last
+/// one and before its first one together.
 fn think_times(trace: &Trace, of_clients: &[Vec<usize>]) -> Vec<Duration> {
     let mut thinks = vec![Duration::ZERO; trace.transactions().len()];
     for transactions in of_clients {
