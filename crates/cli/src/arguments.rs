@@ -30,7 +30,7 @@ pub(crate) struct TraceArguments {
     #[arg(long, value_name = "FILE", conflicts_with = "workload")]
     trace: Option<PathBuf>,
     /// With --trace: leave the pauses between transactions away
-    #[arg(long, requires = "trace")]
+    #[arg(long)]
     closed: bool,
     /// The trace, once it was read.
     #[arg(skip)]
@@ -106,6 +106,10 @@ pub(crate) struct WorkloadArguments {
 impl WorkloadArguments {
     /// The workload's family.
     pub(crate) fn family(&self) -> anyhow::Result<FamilyName> {
+        demand!(
+            !self.trace.closed || self.trace.trace.is_some(),
+            "--closed is for traces: write --trace FILE in place of a workload"
+        );
         if self.workload == TRACE {
             demand!(
                 self.trace.trace.is_some(),
