@@ -23,13 +23,13 @@ pub const TRACE: &str = "trace";
 /// then again from the first.
 ///
 /// - Reads are requested in the rounds of the trace, for update where they were. Writes and modifications follow the
-/// reads.
+///   reads.
 /// - A value that is written has the length of the trace. If the transaction has read the key, it depends on what was
-/// found   there, so a transaction that is executed again writes something else.
+///   found there, so a transaction that is executed again writes something else.
 /// - Before the run, the keys hold values of the lengths that were found first. A key that was written first holds one
-/// of   that length.
+///   of that length.
 /// - If there are more clients than in the trace, several run the same transactions, from different places on. If there
-/// are   fewer, each runs those of several, in the order in which they began.
+///   are fewer, each runs those of several, in the order in which they began.
 #[derive(Debug)]
 pub struct Replay {
     trace: Arc<Trace>,
