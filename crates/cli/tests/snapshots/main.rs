@@ -132,7 +132,18 @@ fn help_is_as_in_the_files() {
     let mut transcript = Transcript::new("help");
     transcript.run(&["--help"]);
     transcript.compare("help.txt");
-    let commands = ["demo", "serve", "shell", "bench", "sim", "windows", "reproduce", "calibrate"];
+    let commands = [
+        "demo",
+        "serve",
+        "shell",
+        "bench",
+        "sim",
+        "compare",
+        "record",
+        "windows",
+        "reproduce",
+        "calibrate",
+    ];
     for command in commands.into_iter().chain(["check", "procedure", "status", "torture"]) {
         let mut transcript = Transcript::new(&format!("help-{command}"));
         transcript.run(&[command, "--help"]);
