@@ -572,11 +572,11 @@ impl State {
         let known = self.reads.get_index_of(key);
         self.round += u32::from(known.is_none() && core::mem::take(&mut self.round_is_answered));
         let State { reads, run, requests, requested_in_re_executions, round, .. } = self;
-        if known.is_some() && for_update {
+        if let Some(place) = known.filter(|_| for_update) {
             // It may have been requested otherwise just before.
             let before = requests.iter_mut().filter(|(other, _)| other == key);
             before.for_each(|(_, for_update)| *for_update = true);
-            reads[key].for_update = true;
+            reads[place].for_update = true;
         }
         known.unwrap_or_else(|| {
             requests.push((key.clone(), for_update));

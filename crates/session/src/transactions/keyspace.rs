@@ -154,12 +154,12 @@ impl TransactionKeyspace {
     }
 
     /// Runs a program. `only_reads` announces to the coordinator that it writes nothing.
-    pub(crate) async fn run<P: Program>(
+    pub(crate) fn run<P: Program>(
         &self,
         program: P,
         only_reads: bool,
-    ) -> Result<(Committed<P::Value>, Footprint), TransactionError> {
-        self.run_as(program, only_reads, false).await
+    ) -> impl Future<Output = Result<(Committed<P::Value>, Footprint), TransactionError>> {
+        self.run_as(program, only_reads, false)
     }
 
     /// The same, for a program that may make the requests of a batch.

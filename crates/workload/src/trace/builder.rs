@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use serried_model::{Key, NodeId, TransactionReport};
 
-use super::{Bound, Trace, TraceHeader, TracedTransaction};
+use super::{Bound, MOST_VALUE_BYTES, Trace, TraceHeader, TracedTransaction, lengths};
 
 /// How large a trace may become.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,13 +48,19 @@ impl TraceBuilder {
     }
 
     /// Adds a transaction that a connection has reported. Its times must count from the beginning of the recording.
-    /// Returns the bound if one is reached: then the transaction, and all that follow, are left away.
+    /// Returns the bound if one is reached: then the transaction, and all that follow, are left away. One that can't be
+    /// is left away, too: that ends before it begins, or has a longer value than any can be.
     pub fn add(&mut self, connection: NodeId, report: TransactionReport<Key>) -> Option<Bound> {
         if self.reached.is_none() && self.reports.len() >= self.bounds.transactions {
             self.reached = Some(Bound::Transactions);
         }
         if self.reached.is_some() {
             return self.reached;
+        }
+        let is_possible = report.began_ns <= report.ended_ns
+            && lengths(&report).all(|bytes| bytes <= MOST_VALUE_BYTES);
+        if !is_possible {
+            return None;
         }
         let new: BTreeSet<&Key> =
             report.keys().filter(|key| !self.numbers.contains_key(*key)).collect();
@@ -99,8 +105,7 @@ impl TraceBuilder {
     /// If it has no transactions.
     pub fn finish(self, mut header: TraceHeader) -> Result<Trace, String> {
         let TraceBuilder { mut reports, keys, secret, reached, .. } = self;
-        for (_, report) in &mut reports {
-            report.ended_ns = report.ended_ns.max(report.began_ns);
+        for (_, report) in &reports {
             header.lasted_ns = header.lasted_ns.max(report.ended_ns);
         }
         header.bound = reached.unwrap_or(header.bound);

@@ -161,7 +161,7 @@ impl Trace {
 const MOST_VALUE_BYTES: u32 = 1 << 28;
 
 /// The lengths of the values that a transaction reads and writes.
-fn lengths(what: &TransactionReport<u32>) -> impl Iterator<Item = u32> {
+fn lengths<K>(what: &TransactionReport<K>) -> impl Iterator<Item = u32> {
     use serried_model::ReportedModification::{Append, Number, Replace};
     let reads = what.reads.iter().filter_map(|read| read.bytes);
     let writes = what.writes.iter().filter_map(|write| write.bytes);

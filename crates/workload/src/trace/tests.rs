@@ -243,6 +243,9 @@ fn a_bound_that_is_reached_ends_the_trace_and_is_named() {
     assert_eq!((bound, trace.header().bound), (Bound::Bytes, Bound::Bytes));
     assert!(count > 10 && trace.encode().len() < 4000 + 200, "{count}");
     assert!(TraceBuilder::new(bounds, false).finish(header(1)).is_err());
+    let mut builder = TraceBuilder::new(bounds, false);
+    assert_eq!(builder.add(NodeId(1), report(9, 8)), None);
+    assert_eq!(builder.transactions(), 0, "it ends before it begins");
 }
 
 #[test]
