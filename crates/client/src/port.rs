@@ -37,7 +37,7 @@ pub(crate) struct KeyspacePort<F: Family> {
     nodes: Range<usize>,
     /// The keyspace's number.
     number: u64,
-    /// Which keyspace is recorded.
+    /// Which keyspaces are recorded.
     recorded: Recorded,
 }
 
@@ -107,14 +107,14 @@ impl<F: Family> Port<F> for KeyspacePort<F> {
     }
 
     fn is_recorded(&self) -> bool {
-        self.recorded.is(self.number)
+        self.recorded.has(self.number)
     }
 
     fn report(&self, transaction: TransactionReport<Key>) {
         let now = self.endpoint.clock.now();
         let mut core = self.endpoint.lock();
         let Core { side, links, .. } = &mut *core;
-        if let Some(due) = side.reporting.report(self.number, transaction, now, links) {
+        if let Some(due) = side.reporting.report(self.number, &transaction, now, links) {
             core.wake_by(due);
         }
     }

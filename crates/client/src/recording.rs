@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 use crate::client::Client;
 use crate::error::ConnectError;
-use crate::side::ClientSide;
+use crate::side::{ClientSide, Replies};
 
 /// How long a node may take to begin.
 const BEGIN_TIMEOUT: Duration = Duration::from_secs(2);
@@ -101,7 +101,7 @@ impl Recording {
         if !core.links.push_frame_to(member, 0, Kind::RecordRequest, &asked) {
             return None;
         }
-        core.side.recordings.insert(request, sender);
+        core.side.recordings.insert(request, Replies { sender, link: None });
         drop(core);
         let (node, endpoint) = (NodeId::replica(0, member), endpoint.clone());
         Some(Recording { node, endpoint, request, inbox })
@@ -119,10 +119,10 @@ impl Recording {
         core.links.push_frame_to(member, 0, Kind::RecordEnd, &encode(&self.request));
     }
 
-    /// Waits for the next report, or the end, for at most this time.
+    /// Waits for the next report, or the end, for at most this time. What has come and is not taken is kept in memory.
     ///
     /// # Errors
-    /// If nothing comes.
+    /// If nothing comes, or the connection to the node is lost.
     pub async fn next(&mut self, timeout: Duration) -> Result<Recorded, RecordError> {
         let lost = || RecordError::Lost { node: self.node };
         loop {

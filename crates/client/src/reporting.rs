@@ -12,14 +12,17 @@ use serried_wire::{Kind, LinkId, Links, MOST_REPORT_BYTES, Report, ReportRequest
 const MOST_WAITING_BYTES: usize = 4 << 20;
 /// Reports are collected for so long after others were sent, because every frame costs system calls.
 const PAUSE: Duration = Duration::from_millis(5);
+/// The most bytes of transactions in a report. What else it has takes less than the rest.
+const MOST_BYTES: usize = MOST_REPORT_BYTES - 32;
 
-/// The recording that a client reports to, if there is one.
+/// The recordings that a client reports to: at most one for each node.
 #[derive(Default)]
 pub(crate) struct Reporting {
-    wanted: Option<Wanted>,
+    wanted: Vec<Wanted>,
     recorded: Recorded,
 }
 
+/// What a node wants.
 struct Wanted {
     link: LinkId,
     request: ReportRequest,
@@ -35,6 +38,43 @@ struct Wanted {
 }
 
 impl Wanted {
+    /// Takes a transaction of a keyspace, unless another one is recorded or it began before the recording.
+    fn take(
+        &mut self,
+        keyspace: u64,
+        mut transaction: TransactionReport<Key>,
+        now: Timestamp,
+        links: &mut Links,
+    ) {
+        let Wanted { request, since, .. } = *self;
+        if request.keyspace != keyspace || transaction.began_ns < since.0 {
+            return;
+        }
+        let elapsed_ns = u64::try_from(request.elapsed.as_nanos()).unwrap_or(u64::MAX);
+        for time in [&mut transaction.began_ns, &mut transaction.ended_ns] {
+            *time = (*time - since.0).saturating_add(elapsed_ns);
+        }
+        let bytes = most_bytes(&transaction);
+        if bytes > MOST_BYTES {
+            self.missed += 1;
+            return;
+        }
+        if self.bytes + bytes > MOST_BYTES {
+            self.send(now, links);
+        }
+        self.transactions.push(transaction);
+        self.bytes += bytes;
+    }
+
+    fn is_over(&self, now: Timestamp) -> bool {
+        now >= self.since + self.request.lasts
+    }
+
+    /// When there is something to send.
+    fn due(&self) -> Option<Timestamp> {
+        (!self.transactions.is_empty()).then(|| self.sent_at + PAUSE)
+    }
+
     fn send(&mut self, now: Timestamp, links: &mut Links) {
         let transactions = std::mem::take(&mut self.transactions);
         self.bytes = 0;
@@ -59,19 +99,29 @@ fn most_bytes(transaction: &TransactionReport<Key>) -> usize {
         + modified.sum::<usize>() * EACH
 }
 
-/// Which keyspace is recorded. Sessions look at this after every transaction, so it takes no lock.
+/// Which keyspace is recorded: 0 for none, [`SEVERAL`], or one more than its number. Sessions look at this after every
+/// transaction, so it takes no lock.
 #[derive(Clone, Default)]
 pub(crate) struct Recorded(Arc<AtomicU64>);
 
+/// Several keyspaces are recorded.
+const SEVERAL: u64 = u64::MAX;
+
 impl Recorded {
-    /// Whether it is the keyspace with this number.
-    pub(crate) fn is(&self, keyspace: u64) -> bool {
-        self.0.load(Ordering::Relaxed) == keyspace.wrapping_add(1)
+    /// Whether the keyspace with this number may be recorded.
+    pub(crate) fn has(&self, keyspace: u64) -> bool {
+        let recorded = self.0.load(Ordering::Relaxed);
+        recorded != 0 && (recorded == keyspace.wrapping_add(1) || recorded == SEVERAL)
     }
 
-    /// Sets the keyspace, by its number. The greatest number is no keyspace's.
-    fn set(&self, keyspace: Option<u64>) {
-        self.0.store(keyspace.map_or(0, |keyspace| keyspace.wrapping_add(1)), Ordering::Relaxed);
+    /// Sets the keyspaces, by their numbers.
+    fn set(&self, mut keyspaces: impl Iterator<Item = u64>) {
+        let recorded =
+            keyspaces.next().map_or(0, |first| match keyspaces.all(|other| other == first) {
+                true => first.wrapping_add(1),
+                false => SEVERAL,
+            });
+        self.0.store(recorded, Ordering::Relaxed);
     }
 }
 
@@ -83,21 +133,21 @@ impl Reporting {
 
     /// A node asks for reports, or wants no more of them.
     pub(crate) fn ask(&mut self, link: LinkId, request: Option<ReportRequest>, now: Timestamp) {
-        match request {
-            Some(request) => {
-                self.wanted = Some(Wanted {
-                    link,
-                    request,
-                    since: now,
-                    missed: 0,
-                    transactions: Vec::new(),
-                    bytes: 0,
-                    sent_at: Timestamp(0),
-                });
-            }
-            None => drop(self.wanted.take_if(|wanted| wanted.link == link)),
-        }
-        self.recorded.set(self.wanted.as_ref().map(|wanted| wanted.request.keyspace));
+        self.wanted.retain(|wanted| wanted.link != link);
+        self.wanted.extend(request.map(|request| Wanted {
+            link,
+            request,
+            since: now,
+            missed: 0,
+            transactions: Vec::new(),
+            bytes: 0,
+            sent_at: Timestamp(0),
+        }));
+        self.note_keyspaces();
+    }
+
+    fn note_keyspaces(&self) {
+        self.recorded.set(self.wanted.iter().map(|wanted| wanted.request.keyspace));
     }
 
     /// A link has ended, and with it what the node at its other end wanted.
@@ -105,56 +155,38 @@ impl Reporting {
         self.ask(link, None, Timestamp(0));
     }
 
-    /// Reports a transaction of a keyspace, unless it began before the recording. Returns when to call
-    /// [`Reporting::advance`], if something is to be sent then.
+    /// Reports a transaction of a keyspace to those who record it. Returns when to call [`Reporting::advance`], if
+    /// something is to be sent then.
     pub(crate) fn report(
         &mut self,
         keyspace: u64,
-        mut transaction: TransactionReport<Key>,
+        transaction: &TransactionReport<Key>,
         now: Timestamp,
         links: &mut Links,
     ) -> Option<Timestamp> {
-        let wanted = self.wanted.as_mut()?;
-        let Wanted { link, request, since, .. } = *wanted;
-        if now >= since + request.lasts {
-            wanted.send(now, links);
-            self.ask(link, None, now);
-            return None;
+        let before = self.wanted.len();
+        for mut ended in self.wanted.extract_if(.., |wanted| wanted.is_over(now)) {
+            ended.send(now, links);
         }
-        if request.keyspace != keyspace || transaction.began_ns < since.0 {
-            return None;
+        if self.wanted.len() != before {
+            self.note_keyspaces();
         }
-        let elapsed_ns = u64::try_from(request.elapsed.as_nanos()).unwrap_or(u64::MAX);
-        for time in [&mut transaction.began_ns, &mut transaction.ended_ns] {
-            *time = (*time - since.0).saturating_add(elapsed_ns);
+        for wanted in &mut self.wanted {
+            wanted.take(keyspace, transaction.clone(), now, links);
         }
-        let bytes = most_bytes(&transaction);
-        if bytes > MOST_REPORT_BYTES {
-            wanted.missed += 1;
-            return None;
-        }
-        if wanted.bytes + bytes > MOST_REPORT_BYTES {
-            wanted.send(now, links);
-        }
-        wanted.transactions.push(transaction);
-        wanted.bytes += bytes;
         self.advance(now, links);
         self.due()
     }
 
     /// When there is something to send.
     pub(crate) fn due(&self) -> Option<Timestamp> {
-        let wanted = self.wanted.as_ref().filter(|wanted| !wanted.transactions.is_empty())?;
-        Some(wanted.sent_at + PAUSE)
+        self.wanted.iter().filter_map(Wanted::due).min()
     }
 
     /// Sends what is due.
     pub(crate) fn advance(&mut self, now: Timestamp, links: &mut Links) {
-        if self.due().is_some_and(|due| due <= now)
-            && let Some(wanted) = &mut self.wanted
-        {
-            wanted.send(now, links);
-        }
+        let is_due = |wanted: &&mut Wanted| wanted.due().is_some_and(|due| due <= now);
+        self.wanted.iter_mut().filter(is_due).for_each(|wanted| wanted.send(now, links));
     }
 }
 
@@ -207,23 +239,47 @@ mod tests {
         let mut report = |reporting: &mut Reporting, keyspace, began_ns| {
             let before = links.waiting_bytes();
             now += LATER;
-            reporting.report(keyspace, transaction(began_ns, "key"), Timestamp(now), &mut links);
+            reporting.report(keyspace, &transaction(began_ns, "key"), Timestamp(now), &mut links);
             links.waiting_bytes() != before
         };
-        assert!(!recorded.is(7) && !report(&mut reporting, 7, 150));
+        assert!(!recorded.has(7) && !report(&mut reporting, 7, 150));
         reporting.ask(link, Some(request(7)), Timestamp(100));
-        assert!(recorded.is(7) && !recorded.is(6) && !recorded.is(u64::MAX));
+        assert!(recorded.has(7) && !recorded.has(6) && !recorded.has(u64::MAX));
         assert!(report(&mut reporting, 7, 150));
         assert!(!report(&mut reporting, 6, 150), "another keyspace");
         assert!(!report(&mut reporting, 7, 99), "it began before");
         reporting.lost(other);
-        assert!(recorded.is(7) && report(&mut reporting, 7, 150));
+        assert!(recorded.has(7) && report(&mut reporting, 7, 150));
         let over = Timestamp(1_000_000_100);
-        reporting.report(7, transaction(150, "key"), over, &mut Links::new());
-        assert!(!recorded.is(7), "the time is over");
+        reporting.report(7, &transaction(150, "key"), over, &mut Links::new());
+        assert!(!recorded.has(7), "the time is over");
         reporting.ask(link, Some(request(7)), Timestamp(100));
         reporting.lost(link);
-        assert!(!recorded.is(7));
+        assert!(!recorded.has(7));
+    }
+
+    #[test]
+    fn every_node_that_records_is_told_also_of_different_keyspaces() {
+        let mut links = Links::new();
+        let (link, other) = (open(&mut links, 0), open(&mut links, 1));
+        let mut reporting = Reporting::default();
+        let recorded = reporting.recorded();
+        let sent = |reporting: &Reporting| -> Vec<bool> {
+            reporting.wanted.iter().map(|wanted| wanted.sent_at > Timestamp(0)).collect()
+        };
+        reporting.ask(link, Some(request(7)), Timestamp(100));
+        reporting.ask(other, Some(request(8)), Timestamp(100));
+        assert!(recorded.has(7) && recorded.has(8));
+        reporting.report(8, &transaction(150, "key"), Timestamp(LATER), &mut links);
+        assert_eq!(sent(&reporting), [false, true]);
+        reporting.ask(other, Some(request(7)), Timestamp(100));
+        assert!(recorded.has(7) && !recorded.has(8));
+        reporting.report(7, &transaction(150, "key"), Timestamp(LATER), &mut links);
+        assert_eq!(sent(&reporting), [true, true]);
+        reporting.lost(link);
+        assert!(recorded.has(7));
+        reporting.ask(other, None, Timestamp(100));
+        assert!(!recorded.has(7));
     }
 
     #[test]
@@ -233,7 +289,7 @@ mod tests {
         let mut reporting = Reporting::default();
         reporting.ask(link, Some(request(7)), Timestamp(100));
         let mut report = |reporting: &mut Reporting, now| {
-            reporting.report(7, transaction(150, "key"), Timestamp(now), &mut links)
+            reporting.report(7, &transaction(150, "key"), Timestamp(now), &mut links)
         };
         let due = LATER + PAUSE.as_nanos() as u64;
         assert_eq!(report(&mut reporting, LATER), None);
@@ -252,13 +308,13 @@ mod tests {
         let link = open(&mut links, 0);
         let mut reporting = Reporting::default();
         reporting.ask(link, Some(request(7)), Timestamp(100));
-        let missed = |reporting: &Reporting| reporting.wanted.as_ref().map(|wanted| wanted.missed);
+        let missed = |reporting: &Reporting| reporting.wanted.first().map(|wanted| wanted.missed);
         let long = "k".repeat(MOST_REPORT_BYTES);
         for _ in 0..2 {
-            reporting.report(7, transaction(150, &long), Timestamp(LATER), &mut links);
+            reporting.report(7, &transaction(150, &long), Timestamp(LATER), &mut links);
         }
         assert_eq!(missed(&reporting), Some(2));
-        reporting.report(7, transaction(150, "short"), Timestamp(LATER), &mut links);
+        reporting.report(7, &transaction(150, "short"), Timestamp(LATER), &mut links);
         assert_eq!(missed(&reporting), Some(0));
     }
 

@@ -15,6 +15,13 @@ use crate::coordinator::ErasedCoordinator;
 use crate::obstacles::Obstacles;
 use crate::reporting::Reporting;
 
+/// Where the answers go to a request to record.
+pub(crate) struct Replies {
+    pub(crate) sender: mpsc::UnboundedSender<RecordReply>,
+    /// The link over which they come, once one has come. Nothing more comes when it has ended.
+    pub(crate) link: Option<LinkId>,
+}
+
 /// The client's side of an endpoint.
 #[derive(Default)]
 pub(crate) struct ClientSide {
@@ -24,7 +31,7 @@ pub(crate) struct ClientSide {
     /// Where the answers go to requests for what nodes observe.
     pub(crate) watches: HashMap<u64, mpsc::UnboundedSender<WatchReply>>,
     /// Where the answers go to requests to record.
-    pub(crate) recordings: HashMap<u64, mpsc::UnboundedSender<RecordReply>>,
+    pub(crate) recordings: HashMap<u64, Replies>,
     /// What nodes want to be told of this client's transactions.
     pub(crate) reporting: Reporting,
     /// Nodes that can't write.
@@ -86,9 +93,10 @@ impl Side for ClientSide {
             }
             Kind::RecordReply => {
                 let (request, reply) = decode(kind, payload)?;
-                if let Some(recording) = side.recordings.get(&request) {
+                if let Some(recording) = side.recordings.get_mut(&request) {
+                    recording.link = Some(link);
                     // The task that records may be gone.
-                    let _ = recording.send(reply);
+                    let _ = recording.sender.send(reply);
                 }
             }
             Kind::ReportRequest => side.reporting.ask(link, decode(kind, payload)?, now),
@@ -110,6 +118,7 @@ impl Side for ClientSide {
     fn lost(&mut self, link: LinkId) {
         self.obstacles.lost(link);
         self.reporting.lost(link);
+        self.recordings.retain(|_, recording| recording.link != Some(link));
     }
 
     fn next_due(&self) -> Option<Timestamp> {

@@ -9,7 +9,8 @@ use std::time::Duration;
 use serried_actor::Timestamp;
 use serried_model::NodeId;
 use serried_wire::{
-    Kind, LinkId, Links, RecordReply, RecordRequest, Report, ReportRequest, Shards, encode,
+    BadFrame, Kind, LinkId, Links, MOST_REPORT_BYTES, RecordReply, RecordRequest, Report,
+    ReportRequest, Shards, decode, encode,
 };
 
 /// The longest recording.
@@ -100,19 +101,35 @@ impl Recorder {
         }
     }
 
-    /// A client reports transactions.
-    pub(crate) fn take(&mut self, from: NodeId, report: Report, now: Timestamp, links: &mut Links) {
-        self.advance(now, links);
-        let Some(recording) = &mut self.recording else { return };
-        if report.recording != recording.number {
-            return; // An earlier recording.
+    /// A client reports transactions, in the payload of a frame.
+    ///
+    /// # Errors
+    /// If it is no report, or longer than any that a client sends.
+    pub(crate) fn take(
+        &mut self,
+        from: NodeId,
+        payload: &[u8],
+        now: Timestamp,
+        links: &mut Links,
+    ) -> Result<(), BadFrame> {
+        let (bytes, limit) = (payload.len(), MOST_REPORT_BYTES);
+        if bytes > limit {
+            return Err(BadFrame::TooLong { bytes, limit }); // Decoded, it would take many times as much memory.
         }
-        recording.missed += report.missed;
+        let report: Report = decode(Kind::Report, payload)?;
+        self.advance(now, links);
+        let Some(recording) = &mut self.recording else { return Ok(()) };
+        if report.recording != recording.number {
+            return Ok(()); // An earlier recording.
+        }
+        // A client may claim to have missed any number.
+        recording.missed = recording.missed.saturating_add(report.missed);
         if links.is_behind(recording.by.0, MOST_WAITING_BYTES) {
-            recording.missed += report.transactions.len() as u64;
+            recording.missed = recording.missed.saturating_add(report.transactions.len() as u64);
         } else {
             recording.reply(&RecordReply::Reported(from, report.transactions), links);
         }
+        Ok(())
     }
 
     /// A client has recorded enough.

@@ -101,7 +101,7 @@ impl Side for NodeSide {
                 side.recorder.begin((link, request), &wanted, shards, now, links);
             }
             Kind::RecordEnd => side.recorder.end((link, decode(kind, payload)?), links),
-            Kind::Report => side.recorder.take(from, decode(kind, payload)?, now, links),
+            Kind::Report => side.recorder.take(from, payload, now, links)?,
             _ => return Err(BadFrame::Unexpected(kind)),
         }
         Ok(None)

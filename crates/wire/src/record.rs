@@ -13,7 +13,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serried_model::{Key, NodeId, TransactionReport};
 
-/// The longest frame with reports, in bytes. Receivers accept longer ones.
+/// The longest payload of a frame with reports, in bytes. Nodes refuse longer ones. A frame that passes reports on to
+/// the recorder is a few bytes longer, and receivers accept that.
 pub const MOST_REPORT_BYTES: usize = 56 << 10;
 
 /// What a client wants to record.

@@ -78,6 +78,17 @@ async fn a_recorder_is_told_of_whole_transactions_of_all_clients_of_its_keyspace
 }
 
 #[tokio::test]
+async fn a_recorder_is_told_at_once_that_its_node_has_stopped() {
+    let mut cluster = start_partitioned(1, 1);
+    let client = connect(&cluster).await;
+    let mut recording = client.record("first", LONG).await.unwrap();
+    cluster.stop_node(recording.node().member());
+    let lost = soon(recording.next(LONG)).await;
+    assert!(matches!(lost, Err(RecordError::Lost { .. })), "{lost:?}");
+    cluster.stop();
+}
+
+#[tokio::test]
 async fn a_node_has_one_recorder_at_a_time_and_forgets_it_with_its_connection() {
     let cluster = start_partitioned(1, 1);
     let (first, second) = (connect(&cluster).await, connect(&cluster).await);

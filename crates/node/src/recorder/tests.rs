@@ -22,12 +22,12 @@ fn begin(recorder: &mut Recorder, by: (LinkId, u64), links: &mut Links) {
     recorder.begin(by, &wanted, &Shards::new([(0, 1), (1, 2)]), START, links);
 }
 
-fn report(recording: u64, missed: u64) -> Report {
+fn report(recording: u64, missed: u64) -> Vec<u8> {
     let (reads, writes, modifies) = (Vec::new(), Vec::new(), Vec::new());
     let form = Form::Program;
     let transaction =
         TransactionReport { began_ns: 1, ended_ns: 2, attempts: 1, form, reads, writes, modifies };
-    Report { recording, missed, transactions: vec![transaction] }
+    encode(&Report { recording, missed, transactions: vec![transaction] })
 }
 
 fn recorded_by(recorder: &Recorder) -> Option<LinkId> {
@@ -57,12 +57,12 @@ fn one_client_records_at_a_time_and_its_end_makes_room() {
 fn reports_for_earlier_recordings_are_ignored_and_what_clients_have_missed_is_counted() {
     let (mut links, mut recorder) = (Links::new(), Recorder::default());
     let link = open(&mut links, 1);
-    recorder.take(NodeId(9), report(0, 5), START, &mut links);
+    recorder.take(NodeId(9), &report(0, 5), START, &mut links).unwrap();
     begin(&mut recorder, (link, 7), &mut links);
     recorder.end((link, 7), &mut links);
     begin(&mut recorder, (link, 8), &mut links);
     for (recording, missed) in [(1, 10), (2, 3), (2, 0), (3, 10)] {
-        recorder.take(NodeId(9), report(recording, missed), START, &mut links);
+        recorder.take(NodeId(9), &report(recording, missed), START, &mut links).unwrap();
     }
     assert_eq!(recorder.recording.as_ref().map(|recording| recording.missed), Some(3));
 }
@@ -73,11 +73,27 @@ fn a_recorder_that_does_not_keep_up_is_sent_no_more_and_what_it_missed_is_counte
     let link = open(&mut links, 1);
     begin(&mut recorder, (link, 7), &mut links);
     for _ in 0..MOST_WAITING_BYTES / 10 {
-        recorder.take(NodeId(9), report(1, 0), START, &mut links);
+        recorder.take(NodeId(9), &report(1, 0), START, &mut links).unwrap();
     }
     let missed = recorder.recording.as_ref().map_or(0, |recording| recording.missed);
     assert!(missed > 0);
     assert!(!links.is_behind(link, MOST_WAITING_BYTES + 1000));
+}
+
+#[test]
+fn a_hostile_report_is_refused_if_it_is_too_long_and_can_not_make_the_count_overflow() {
+    let (mut links, mut recorder) = (Links::new(), Recorder::default());
+    let link = open(&mut links, 1);
+    begin(&mut recorder, (link, 7), &mut links);
+    for _ in 0..2 {
+        recorder.take(NodeId(9), &report(1, u64::MAX), START, &mut links).unwrap();
+    }
+    assert_eq!(recorder.recording.as_ref().map(|recording| recording.missed), Some(u64::MAX));
+    let mut long = report(1, 0);
+    long.resize(MOST_REPORT_BYTES + 1, 0);
+    let refused = recorder.take(NodeId(9), &long, START, &mut links);
+    assert!(matches!(refused, Err(BadFrame::TooLong { .. })), "{refused:?}");
+    assert!(recorder.take(NodeId(9), &[0xff; 3], START, &mut links).is_err());
 }
 
 #[test]
