@@ -261,7 +261,8 @@ impl<W: Wing> Visitor<W> for Run<'_> {
         let all_committed = load.measurement.committed_so_far().max(1) as f64;
         let busy: Duration = simulated.replica_busy.iter().sum();
         let all_busy = busy + simulated.client_busy;
-        let cores = (sim.replicas * sim.cores * usize::from(sim.partitions)) as f64;
+        let own = sim.replicas * sim.cores * usize::from(sim.partitions);
+        let cores = sim.shared_cores.unwrap_or(own) as f64;
         let simulation = Simulation {
             geography: geography.name.to_string(),
             seed,

@@ -61,14 +61,20 @@ fn a_comparison_depends_on_its_seed_alone() {
 
 #[test]
 fn disks_that_take_time_and_cores_that_all_share_make_a_difference() {
-    let goodput = |more: &[&str]| {
+    let run = |more: &[&str]| {
         let one = ["counter", "--clients", "4", "--protocol", "morty"];
-        parsed(&[&one, more].concat())["runs"][0]["goodput_per_s"].as_f64().unwrap()
+        parsed(&[&one, more].concat())["runs"][0].clone()
     };
+    let goodput = |more: &[&str]| run(more)["goodput_per_s"].as_f64().unwrap();
     let usual = goodput(&[]);
     let synced = goodput(&["--durability", "sync", "--flush-us", "3000"]);
     let shared = goodput(&["--shared-cores", "1"]);
     assert!(synced < usual / 2.0 && shared < usual, "{usual} {synced} {shared}");
+    let busy = run(&["--shared-cores", "1"])["simulation"]["replica_cpu"].as_f64().unwrap();
+    assert!(
+        (0.1..1.0).contains(&busy),
+        "the share of the one core that replicas have used: {busy}"
+    );
 }
 
 #[test]
