@@ -172,8 +172,8 @@ pub use coordinator::Coordinator;
 pub use digest::Digest;
 pub use message::{
     Accepted, Ballot, CatchingUp, Conflict, Contents, Decision, Known, LateVote, Merged, Message,
-    PastRead, Proposal, Read, Recovering, Refusal, Rejoining, Reply, Request, Settlement, Snapshot,
-    Status, TaggedWrite, Truncating, View, Vote,
+    Overwritten, PastRead, Proposal, Read, Recovering, Refusal, Rejoining, Reply, Request,
+    Settlement, Snapshot, Source, Status, TaggedWrite, Truncating, View, Vote,
 };
 pub use record::Record;
 pub use replica::Replica;
@@ -197,8 +197,25 @@ pub struct Options {
     pub provisional_votes: bool,
     /// Which checks a replica makes. All of them, except in tests that show what each check is for.
     pub checks: Checks,
+    /// How many modifications of a key may follow on its value.
+    pub crowds: Crowds,
     /// What a replica does wrong. Nothing, except in tests that show that it would be noticed.
     pub mutation: Mutated<Mutation>,
+}
+
+/// How many modifications of a key may follow on its value. A reader names all of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Crowds {
+    /// When there are so many, and again when as many have been added, the coordinator of the last one learns that the key is
+    /// crowded. Its next transaction reads the key and writes a value. At least 1.
+    pub many: usize,
+    /// When there are so many, no further one is accepted.
+    pub most: usize,
+}
+
+impl Crowds {
+    /// As they should be.
+    pub const USUAL: Crowds = Crowds { many: 256, most: 8192 };
 }
 
 /// How transactions are executed and checked.
@@ -230,6 +247,8 @@ pub enum Mutation {
     ConfirmsBeforeDurable,
     /// A recoverer ignores what was accepted in Finalize.
     RecoveryIgnoresFinalize,
+    /// A modification is accepted although a later read has missed it.
+    MergesAcrossReads,
     /// A snapshot for a truncation lists only what was accepted in Finalize, not what was voted on.
     TruncationIgnoresVotes,
     /// A replica votes on a Prepare even if a recoverer has asked about the transaction, or ended it.
@@ -268,6 +287,7 @@ impl Default for Options {
             re_execution: true,
             provisional_votes: true,
             checks: Checks::ALL,
+            crowds: Crowds::USUAL,
             mutation: Mutated::NONE,
         }
     }
@@ -283,7 +303,7 @@ impl Protocol for Morty {
         "re-executes transactions that missed a write, instead of aborting";
     const GUARANTEE: Guarantee = Guarantee::Serializable;
     type Family = Transactions;
-    const OFFERS: Offers = Offers { one_shots: false, past: true, modifies: false };
+    const OFFERS: Offers = Offers { one_shots: false, past: true, modifies: true };
     type Message = Message;
     type Coordinator = Coordinator;
     type Replica = Replica;

@@ -65,6 +65,7 @@ broken!(ConfirmsBeforeDurable, mutated(Mutation::ConfirmsBeforeDurable));
 broken!(RecoveryIgnoresFinalize, mutated(Mutation::RecoveryIgnoresFinalize));
 broken!(TruncationIgnoresVotes, mutated(Mutation::TruncationIgnoresVotes));
 broken!(LatePrepare, mutated(Mutation::LatePrepare));
+broken!(MergesAcrossReads, mutated(Mutation::MergesAcrossReads));
 
 fn tapir(mutation: Mutation) -> Options {
     Options { mutation: Mutated::by(mutation), ..tapir::OPTIONS }
@@ -389,6 +390,10 @@ fn a_morty_that_breaks_its_promises_is_caught() {
         ("recovery ignores Finalize", morty_caught::<RecoveryIgnoresFinalize>(Faults::All)),
         ("truncation ignores votes", morty_caught::<TruncationIgnoresVotes>(Faults::All)),
         ("a late Prepare is voted on", morty_caught::<LatePrepare>(Faults::All)),
+        (
+            "a modification is merged across a read",
+            caught::<MergesAcrossReads, Morty>("mixed", Faults::Network),
+        ),
     ];
     all_caught(&found);
 }

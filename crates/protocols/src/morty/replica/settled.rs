@@ -20,8 +20,9 @@ pub(super) struct Settled {
 struct Entry {
     /// The execution that committed. `None` if the transaction aborted.
     eid: Option<u32>,
-    writes: Box<[Key]>,
-    /// Those of the writes that are deletes.
+    /// The keys that it wrote, with the tags.
+    writes: Box<[(Key, u32)]>,
+    /// Those that it may have deleted.
     deletes: Box<[Key]>,
 }
 
@@ -32,8 +33,10 @@ impl Settled {
     }
 
     pub(super) fn committed(&mut self, version: Version, eid: u32, contents: &Contents) {
-        let writes: Box<[Key]> = contents.writes.iter().map(|write| write.key.clone()).collect();
-        let deletes = contents.writes.iter().filter(|write| write.value.is_none());
+        let writes = contents.writes.iter().map(|write| (write.key.clone(), write.tag));
+        let overwritten = contents.overwritten.iter().map(|it| (it.key.clone(), it.tag));
+        let writes = writes.chain(overwritten).collect();
+        let deletes = contents.writes.iter().filter(|write| write.effect.may_delete());
         let deletes = deletes.map(|write| write.key.clone()).collect();
         self.insert(version, Entry { eid: Some(eid), writes, deletes });
     }
@@ -81,8 +84,14 @@ impl Settled {
         (versions, more)
     }
 
-    /// The execution of a committed transaction, and the keys that it wrote.
-    pub(super) fn execution(&self, version: Version) -> Option<(u32, &[Key])> {
+    /// The tag of a committed transaction's write of a key, if that is remembered.
+    pub(super) fn tag(&self, version: Version, key: &Key) -> Option<u32> {
+        let (_, writes) = self.execution(version)?;
+        writes.iter().find(|(other, _)| other == key).map(|(_, tag)| *tag)
+    }
+
+    /// The execution of a committed transaction, and the keys that it wrote, with their tags.
+    pub(super) fn execution(&self, version: Version) -> Option<(u32, &[(Key, u32)])> {
         let entry = self.entries.get(&version)?;
         Some((entry.eid?, &entry.writes))
     }
@@ -102,8 +111,10 @@ impl Settled {
                 next = *version;
                 break;
             }
-            let written = if only_deleted { &entry.deletes } else { &entry.writes };
-            keys.extend_from_slice(written);
+            match only_deleted {
+                true => keys.extend_from_slice(&entry.deletes),
+                false => keys.extend(entry.writes.iter().map(|(key, _)| key.clone())),
+            }
             looked_at += entry.writes.len().max(1);
         }
         (keys, next.max(from))
