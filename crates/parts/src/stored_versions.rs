@@ -333,6 +333,20 @@ mod tests {
     }
 
     #[test]
+    fn a_later_version_that_lay_in_the_store_stays_there() {
+        let (mut versions, mut store) = key_with(&[value(5), value(35)], &[]);
+        versions.settle(&key(), Version::at(20), Version::at(20), &mut store);
+        assert_eq!(held(&mut versions, &store), [vec![5, 35], vec![5, 35]]);
+    }
+
+    #[test]
+    fn bytes_that_no_versions_have_are_not_decoded() {
+        let beyond = vec![(7u32, Vec::<Modification>::new())];
+        let bytes = postcard::to_extend(&beyond, encode_versions(&[value(2)])).unwrap();
+        assert_eq!(try_decode_versions(&bytes), None);
+    }
+
+    #[test]
     fn what_is_readable_only_from_later_on_does_not_make_it_forget_what_a_modification_rests_on() {
         let (mut versions, mut store) = key_with(&[version(10, Some("5"))], &[add(25, 1)]);
         versions.settle(&key(), Version::at(20), Version::at(40), &mut store);

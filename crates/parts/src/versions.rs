@@ -352,6 +352,26 @@ mod tests {
     }
 
     #[test]
+    fn a_modification_that_may_leave_nothing_may_delete() {
+        let swap = |expected: Option<&str>, new: Option<&str>| Modification::CompareAndSwap {
+            expected: expected.map(Value::from),
+            new: new.map(Value::from),
+        };
+        for (modifications, may_delete) in [
+            (vec![Modification::add(1)], false),
+            (vec![Modification::Add { delta: -1, least: 0, most: 9 }], true),
+            (vec![swap(Some("x"), Some("y"))], true),
+            (vec![swap(None, Some("y"))], false),
+            (vec![swap(Some("x"), None)], true),
+            (vec![Modification::Set(None), Modification::add(1)], true),
+            (vec![Modification::SetIfAbsent(Value::from("x"))], false),
+        ] {
+            let effect = Effect::Modify(modifications);
+            assert_eq!(effect.may_delete(), may_delete, "{effect:?}");
+        }
+    }
+
+    #[test]
     fn a_result_replaces_a_modification_and_not_the_other_way_round() {
         let mut versions = Versions::default();
         versions.insert(add(7, 2));

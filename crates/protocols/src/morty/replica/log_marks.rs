@@ -92,4 +92,17 @@ mod tests {
         );
         assert_eq!(marks.reaches(), 20);
     }
+
+    #[test]
+    fn what_overwrites_something_keeps_it_in_the_log() {
+        use crate::morty::message::{Contents, Overwritten};
+        use serried_parts::WriteId;
+        let by = WriteId { version: Version::at(20), tag: 1 };
+        let overwritten = vec![Overwritten { key: "k".into(), tag: 1, by, value: None }];
+        let contents = Some(std::sync::Arc::new(Contents { overwritten, ..Contents::default() }));
+        let mut marks = LogMarks::default();
+        marks.note(&Record::Committed { version: Version::at(5), eid: 0, contents });
+        marks.mark(1);
+        assert_eq!([20, 21].map(|horizon| marks.pass(horizon)), [None, Some(1)]);
+    }
 }

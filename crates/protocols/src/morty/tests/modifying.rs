@@ -9,7 +9,7 @@ use serried_parts::{Committed, Effect, WriteId, encode_versions};
 use super::by_hand::{contents, decide, prepare, version};
 use super::world::{SECOND, World, digest, n, votes};
 use super::*;
-use crate::morty::message::{Contents, Read, Source, TaggedWrite};
+use crate::morty::message::{Contents, Overwritten, Read, Source, TaggedWrite};
 use crate::morty::{Crowds, PastRead};
 
 /// An execution that modifies a key which it has not read.
@@ -225,10 +225,12 @@ fn who_fetches_a_forgotten_modification_gets_the_result_of_a_later_one() {
     // n1 fetches it from n0, which has forgotten it, and n2 from n1.
     for (asks, asked) in [(1, 0), (2, 1)] {
         let answers = world.tell(n(asks), n(asked), fetch());
-        let [(_, _, Message::CatchingUp(CatchingUp::Fetched { executions, .. }))] = &answers[..]
+        let [(_, _, Message::CatchingUp(CatchingUp::Fetched { executions, readable_from }))] =
+            &answers[..]
         else {
             panic!("{answers:?}")
         };
+        assert!(*readable_from > fourth.timestamp_us, "n{asked}: {readable_from}");
         let overwritten = &executions[0].2.overwritten;
         assert_eq!(overwritten.len(), 1, "n{asked}: {executions:?}");
         let by = (overwritten[0].by, overwritten[0].value.clone());
@@ -327,4 +329,186 @@ fn where_too_many_follow_on_a_value_no_more_are_accepted_or_seen() {
     let cast = [2, 3, 4].map(|at| vote(&mut world, 0, version(at * SECOND, at), &adds(1)));
     assert_eq!(cast, [Vote::Commit, Vote::Commit, Vote::AbandonTentative]);
     assert_eq!(source(&mut world, 0).0.modified.len(), 2);
+}
+
+#[test]
+fn what_the_next_execution_modifies_otherwise_has_another_tag() {
+    let mut net = morty(1);
+    let tags = [1, 2].map(|delta| {
+        let modifications = vec![Modification::add(delta)];
+        let modifies = vec![Modify { key: Key::from("k"), modifications }];
+        net.operate(0, Operation::Commit { reads: Vec::new(), writes: Vec::new(), modifies });
+        let tag = net.network.drain(..).find_map(|(.., message)| match message {
+            Message::Request(Request::Prepare { contents, .. }) => Some(contents.writes[0].tag),
+            _ => None,
+        });
+        tag.expect("a Prepare")
+    });
+    assert_ne!(tags[0], tags[1]);
+}
+
+#[test]
+fn after_a_crash_a_vote_waits_for_all_that_it_names() {
+    let mut world = World::new(1);
+    let [put, added, reader] = [10, 20, 30].map(|at| version(at * SECOND, at));
+    world.now = 31 * SECOND;
+    let value = contents(&[], &[("k", "5")]);
+    assert_eq!(vote(&mut world, 0, put, &value), Vote::Commit);
+    assert_eq!(vote(&mut world, 0, added, &adds(1)), Vote::Commit);
+    let reads = found(id(put), &[added]);
+    assert_eq!(vote(&mut world, 0, reader, &reads), Vote::Provisional);
+    world.restart(n(0));
+    world.network.clear();
+    let said = world.tell(put.coordinator, n(0), decide(put, 0, Decision::Commit, &value));
+    assert_eq!(votes(&said), []);
+    let said = world.tell(added.coordinator, n(0), decide(added, 0, Decision::Commit, &adds(1)));
+    assert_eq!(votes(&said), [Vote::Commit]);
+}
+
+#[test]
+fn a_modification_that_was_fetched_as_overwritten_is_confirmed_only_with_its_tag() {
+    for (tag, expected) in [(1, Vote::Commit), (2, Vote::AbandonFinal)] {
+        let mut world = World::new(1);
+        let [first, second, reader] = [10, 20, 30].map(|at| version(at * SECOND, at));
+        world.now = 31 * SECOND;
+        assert_eq!(vote(&mut world, 0, first, &adds(1)), Vote::Commit);
+        world.commit(&[0], second, &adds(1));
+        let reads = found(WriteId::INITIAL, &[first, second]);
+        assert_eq!(vote(&mut world, 0, reader, &reads), Vote::Provisional);
+        let (key, value) = (Key::from("k"), Some(Value::from("2")));
+        let overwritten = vec![Overwritten { key, tag, by: id(second), value }];
+        let what = Contents { overwritten, ..Contents::clone(&contents(&[], &[])) };
+        // Execution 1, so that its own contents of execution 0 are not taken.
+        let executions = vec![(first, 1, Arc::new(what))];
+        let fetched = CatchingUp::Fetched { executions, readable_from: 0 };
+        let said = world.tell(n(1), n(0), Message::CatchingUp(fetched));
+        assert_eq!(votes(&said), [expected], "tag {tag}");
+    }
+}
+
+#[test]
+fn who_found_nothing_but_a_modification_has_not_missed_a_settled_delete() {
+    let mut world = World::new(1);
+    let (deleted, added) = (version(9 * SECOND, 0), version(51 * SECOND, 1));
+    world.now = 9 * SECOND + 1;
+    world.commit(&[0], deleted, &contents(&[], &[("k", "")]));
+    world.now = 52 * SECOND;
+    let finished = Truncating::TruncationFinished { upto: 40 * SECOND, merged: digest(&[deleted]) };
+    world.tell(n(2), n(0), Message::Truncating(finished)); // Nothing is settled: the delete is remembered.
+    world.commit(&[0], added, &adds(1));
+    let modified = vec![id(added)];
+    assert_eq!(source(&mut world, 0).0, Source { write: WriteId::INITIAL, modified });
+    let reader = version(world.now, 5);
+    let cast = vote(&mut world, 0, reader, &found(WriteId::INITIAL, &[added]));
+    assert_eq!(cast, Vote::Commit);
+}
+
+#[test]
+fn below_the_watermark_the_latest_modification_is_a_value() {
+    let mut world = World::new(1);
+    let [first, second] = [10, 20].map(|at| version(at * SECOND, at));
+    world.now = 52 * SECOND;
+    world.commit(&[0], first, &adds(1));
+    world.commit(&[0], second, &adds(1));
+    let merged = digest(&[first, second]);
+    let finished = Truncating::TruncationFinished { upto: 40 * SECOND, merged };
+    world.tell(n(2), n(0), Message::Truncating(finished));
+    assert_eq!(source(&mut world, 0), (id(second).into(), Some(Value::from("2"))));
+}
+
+#[test]
+fn sources_and_results_that_no_client_may_send_are_dropped() {
+    let [first, second, later] = [1, 2, 2 * SECOND].map(|at| version(at, 1));
+    let by = WriteId { version: first, tag: 1 };
+    let overwritten = vec![Overwritten { key: Key::from("k"), tag: 1, by, value: None }];
+    let forged = Arc::new(Contents { overwritten, ..Contents::clone(&contents(&[], &[])) });
+    let reads = [&[later][..], &[second, first], &[first, first]];
+    let reads = reads.map(|modified| found(WriteId::INITIAL, modified));
+    for what in reads.into_iter().chain([forged]) {
+        let mut world = World::new(1);
+        let txn = version(world.now, 5);
+        world.forged = true;
+        assert!(world.tell(txn.coordinator, n(0), prepare(txn, 0, &what)).is_empty());
+        assert_eq!(world.nodes[n(0)].rejected, 1, "{what:?}");
+    }
+}
+
+#[test]
+fn replicas_that_lack_different_modifications_do_not_chase_a_reader() {
+    let mut net = morty(1);
+    net.get(0, "k");
+    let get = net.network.iter().find_map(|(.., message)| match message {
+        Message::Request(Request::Get { version, .. }) => Some(*version),
+        _ => None,
+    });
+    let reader = get.expect("a Get");
+    net.settle();
+    net.told(0);
+    let tell = |net: &mut Net, member, at| {
+        net.commit(0, &["k"], &[("x", "1")]);
+        let found = Source { write: WriteId::INITIAL, modified: vec![id(version(at, 7))] };
+        let (key, value) = (Key::from("k"), Some(Value::from("1")));
+        let reply = Reply::GetReply { version: reader, key, found, value, instead_of: None };
+        net.deliver((n(member), reader.coordinator, Message::Reply(reply)));
+        net.told(0)
+    };
+    assert_eq!(tell(&mut net, 0, 1), ["rewind k = 1"]);
+    assert!(tell(&mut net, 1, 2).is_empty(), "within a round trip");
+}
+
+#[test]
+fn a_reader_of_a_modification_that_is_aborted_runs_again() {
+    let mut net = morty(1);
+    let added = version(500, 7);
+    for member in 0..3 {
+        net.tell(added.coordinator, member, prepare(added, 0, &adds(1)));
+    }
+    net.get(0, "k");
+    net.settle();
+    assert_eq!(net.told(0), ["value k = 1"]);
+    for member in 0..3 {
+        let aborts = decide(added, 0, Decision::Abort, &adds(1));
+        net.deliver((added.coordinator, n(member), aborts));
+    }
+    net.settle();
+    assert_eq!(net.told(0), ["rewind k = absent"]);
+}
+
+#[test]
+fn what_the_log_says_of_a_reader_that_waits_is_linear_in_what_it_names() {
+    const MANY: u64 = 64;
+    let mut world = World::new(1);
+    world.now = 100 * SECOND;
+    let txns: Vec<Version> = (1..=MANY).map(|at| version(90 * SECOND + at, at)).collect();
+    for txn in &txns {
+        assert_eq!(vote(&mut world, 0, *txn, &adds(1)), Vote::Commit);
+    }
+    let reader = version(99 * SECOND, 99);
+    assert_eq!(vote(&mut world, 0, reader, &found(WriteId::INITIAL, &txns)), Vote::Provisional);
+    for txn in &txns {
+        world.tell(txn.coordinator, n(0), decide(*txn, 0, Decision::Commit, &adds(1)));
+    }
+    let logged = world.nodes[n(0)].records.iter().map(|record| match record {
+        Record::Waits { sources, .. } => sources.len(),
+        _ => 0,
+    });
+    let logged: usize = logged.sum();
+    assert!(logged > 0 && logged <= 4 * MANY as usize, "{logged}");
+}
+
+#[test]
+fn one_answer_to_who_fetches_is_not_long() {
+    let mut world = World::new(1);
+    world.now = 20 * SECOND;
+    let long = "x".repeat(200 << 10);
+    let txns = [1, 2, 3].map(|at| version(10 * SECOND + at, at));
+    for txn in txns {
+        world.commit(&[0], txn, &contents(&[], &[(&format!("k{}", txn.timestamp_us), &long)]));
+    }
+    let fetch = Message::CatchingUp(CatchingUp::Fetch { versions: txns.to_vec() });
+    let answers = world.tell(n(1), n(0), fetch);
+    let [(.., Message::CatchingUp(CatchingUp::Fetched { executions, .. }))] = &answers[..] else {
+        panic!("{answers:?}")
+    };
+    assert_eq!(executions.len(), 2);
 }

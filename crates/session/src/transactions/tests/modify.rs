@@ -519,3 +519,26 @@ fn a_program_that_gives_up_commits_though_bases_of_its_modifications_are_still_o
     script.tell(0, Output::Outcome(Outcome::Committed));
     assert!(matches!(poll(&mut transaction), Poll::Ready(Err(TransactionError::Application(_)))));
 }
+
+#[test]
+fn steps_that_continue_name_the_value_of_what_was_crowded_since() {
+    let (script, keyspace) = Script::new();
+    let mut transaction = Box::pin(keyspace.transact_in_steps(|step: &Step| {
+        step.modify("a", Modification::add(1));
+        step.get((), "c", |_, (), _| Next::Commit(()))
+    }));
+    assert!(poll(&mut transaction).is_pending());
+    script.tell(0, Output::Began(version(9)));
+    script.tell(0, Output::Value(read("c", 1, "")));
+    assert!(poll(&mut transaction).is_pending());
+    assert_eq!(script.asked().last().unwrap(), "commit [\"c\"] [] a x1");
+    script.tell(0, Output::Crowded { key: Key::from("a") });
+    assert!(poll(&mut transaction).is_pending());
+    script.tell(0, Output::Value(read("a", 2, "5")));
+    assert!(poll(&mut transaction).is_pending());
+    let commit = "commit [\"c\", \"a\"] [(\"a\", Some(\"6\"))]";
+    assert_eq!(script.asked().last().unwrap(), commit);
+    script.tell(0, Output::Rewind(read("c", 3, "1")));
+    assert!(poll(&mut transaction).is_pending());
+    assert_eq!(script.asked(), [commit]);
+}
