@@ -27,8 +27,10 @@ pub struct StoredVersions {
     loaded: bool,
     /// The watermark of the last [`StoredVersions::settle`], in microseconds.
     stored: u64,
-    /// The latest version in the store, as far as that is known.
-    in_store: Version,
+    /// When the latest version in the store was written, in microseconds of version time, as far as that is known.
+    in_store: u64,
+    /// Some of the versions may be modifications.
+    may_modify: bool,
 }
 
 /// Encodes the versions of a key for a store. They must be in ascending order.
@@ -67,7 +69,7 @@ pub fn try_decode_versions(bytes: &[u8]) -> Option<Vec<Committed>> {
             let effect = &mut versions.get_mut(i as usize)?.effect;
             *effect = match modifications.is_empty() {
                 true => Effect::Result(effect.value()?.cloned()),
-                false => Effect::Modify(modifications),
+                false => Effect::Modify(modifications.into()),
             };
         }
     }
@@ -80,6 +82,11 @@ pub fn try_decode_versions(bytes: &[u8]) -> Option<Vec<Committed>> {
 /// If the bytes are anything else. Drivers check what they read from a disk.
 pub fn decode_versions(bytes: &[u8]) -> Vec<Committed> {
     try_decode_versions(bytes).expect("the store returns what was put into it")
+}
+
+/// When the latest of these was written, in microseconds of version time.
+fn latest_us(versions: &[Committed]) -> u64 {
+    versions.last().map_or(0, |latest| latest.id.version.timestamp_us)
 }
 
 fn put(key: &Key, versions: &[Committed], store: &mut dyn Store) {
@@ -99,13 +106,19 @@ impl Deref for StoredVersions {
 impl StoredVersions {
     /// Adds a version to memory. False if that transaction's write is there already.
     pub fn insert(&mut self, committed: Committed) -> bool {
+        self.may_modify |= committed.effect.value().is_none();
         self.versions.insert(committed)
     }
 
     fn add(&mut self, versions: Vec<Committed>) {
         for committed in versions {
-            self.versions.insert(committed);
+            self.insert(committed);
         }
+    }
+
+    /// Whether some of the versions may be modifications.
+    pub fn may_modify(&self) -> bool {
+        self.may_modify
     }
 
     /// Adds the versions in the store to those in memory, unless that was done.
@@ -114,7 +127,7 @@ impl StoredVersions {
             && let Some(bytes) = store.get(key.as_bytes())
         {
             let versions = decode_versions(&bytes);
-            self.in_store = versions.last().map_or(Version::INITIAL, |latest| latest.id.version);
+            self.in_store = latest_us(&versions);
             self.add(versions);
         }
     }
@@ -128,7 +141,9 @@ impl StoredVersions {
     /// added, and the versions in the store loaded.
     pub fn execute_latest_before(&mut self, watermark: Version) {
         debug_assert!(self.loaded, "modifications of what is not in memory");
-        self.versions.execute_latest_before(watermark);
+        if self.may_modify {
+            self.versions.execute_latest_before(watermark);
+        }
     }
 
     /// Puts into the store what the key holds below `watermark`, unless that was done. Forgets versions that no read at
@@ -149,8 +164,9 @@ impl StoredVersions {
         self.versions.forget_before(readable_from);
         self.versions.execute_latest_before(watermark);
         let all = self.versions.all();
-        let kept =
-            all.partition_point(|it| it.id.version < watermark || it.id.version <= self.in_store);
+        let kept = all.partition_point(|it| {
+            it.id.version < watermark || it.id.version.timestamp_us <= self.in_store
+        });
         put(key, &all[..kept], store);
     }
 
@@ -174,7 +190,7 @@ impl StoredVersions {
             self.versions.forget_all_before(watermark);
         }
         let all = self.versions.all();
-        self.in_store = all.last().map_or(Version::INITIAL, |latest| latest.id.version);
+        self.in_store = latest_us(all);
         put(key, all, store);
     }
 
@@ -286,7 +302,7 @@ mod tests {
     }
 
     fn add(at: u64, delta: i64) -> Committed {
-        let effect = Effect::Modify(vec![Modification::add(delta)]);
+        let effect = Effect::Modify([Modification::add(delta)].into());
         Committed { id: WriteId { version: Version::at(at), tag: 1 }, effect }
     }
 

@@ -33,7 +33,7 @@ pub enum Effect {
     Put(Option<Value>),
     /// It modifies what the earlier versions have made of the key, step by step. A step that does not apply changes nothing.
     /// There is at least one.
-    Modify(Vec<Modification>),
+    Modify(Box<[Modification]>),
     /// It has modified the key, which has this value since, or was deleted.
     Result(Option<Value>),
 }
@@ -63,7 +63,7 @@ impl Effect {
     /// Whether the key may be absent afterwards.
     pub fn may_delete(&self) -> bool {
         match self {
-            Effect::Put(value) | Effect::Result(value) => value.is_none(),
+            Effect::Put(_) | Effect::Result(_) => self.is_delete(),
             Effect::Modify(all) => {
                 all.iter().any(Modification::may_delete)
                     || Modification::apply_all(all, None).is_none()
@@ -280,7 +280,7 @@ mod tests {
     }
 
     fn add(at: u64, delta: i64) -> Committed {
-        let effect = Effect::Modify(vec![Modification::add(delta)]);
+        let effect = Effect::Modify([Modification::add(delta)].into());
         Committed { id: WriteId { version: version(at), tag: 0 }, effect }
     }
 
@@ -366,7 +366,7 @@ mod tests {
             (vec![Modification::Set(None), Modification::add(1)], true),
             (vec![Modification::SetIfAbsent(Value::from("x"))], false),
         ] {
-            let effect = Effect::Modify(modifications);
+            let effect = Effect::Modify(modifications.into());
             assert_eq!(effect.may_delete(), may_delete, "{effect:?}");
         }
     }

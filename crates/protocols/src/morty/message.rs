@@ -616,8 +616,8 @@ impl Source {
 pub struct Overwritten {
     /// What was written.
     pub key: Key,
-    /// The tag of the forgotten write.
-    pub tag: u32,
+    /// The tag of the forgotten write, if it was a modification.
+    pub tag: Option<u32>,
     /// The later modification.
     pub by: WriteId,
     /// Its result.

@@ -71,8 +71,9 @@ impl Coordinator {
         };
         let reads: Vec<Read> = reads.into_iter().map(found).collect();
         let writes = writes.into_iter().map(|Write { key, value }| (key, Effect::Put(value)));
-        let modifies =
-            modifies.into_iter().map(|modify| (modify.key, Effect::Modify(modify.modifications)));
+        let modifies = modifies
+            .into_iter()
+            .map(|modify| (modify.key, Effect::Modify(modify.modifications.into())));
         let writes = writes.chain(modifies).map(|(key, effect)| {
             let (tag, _) = transaction.tag(&key, &effect);
             TaggedWrite { key, tag, effect }

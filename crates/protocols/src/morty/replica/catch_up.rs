@@ -356,7 +356,6 @@ impl CatchUp {
             for key in written {
                 // A version that was overwritten and forgotten is gone. One that was forgotten before it got here is
                 // not even among the keys, but then the past can't be read here from before it.
-                let (key, tag) = key;
                 let versions = &keys.load(key, cx.store()).committed;
                 let latest = versions.latest_value_before(readable_from);
                 let later = latest.filter(|latest| latest.id.version > version);
@@ -364,9 +363,9 @@ impl CatchUp {
                     None => true,
                     Some(later) => ![&later.effect, *effect].iter().any(|it| is_result(it)),
                 };
-                let held = versions.get(version).map(|committed| &committed.effect);
-                if let Some(effect) = held.filter(is_certain) {
-                    let (key, tag, effect) = (key.clone(), *tag, effect.clone());
+                let held = versions.get(version);
+                if let Some(Committed { id, effect }) = held.filter(|it| is_certain(&&it.effect)) {
+                    let (key, tag, effect) = (key.clone(), id.tag, effect.clone());
                     bytes += effect_bytes(&effect);
                     contents.writes.push(TaggedWrite { key, tag, effect });
                     continue;
@@ -375,7 +374,8 @@ impl CatchUp {
                 // The asker may know the later one as a modification, and lack what that rests on. What was executed below it here
                 // may have lacked something, too.
                 if let Some(Committed { id: by, effect: Effect::Result(value) }) = later {
-                    let (key, tag, by, value) = (key.clone(), *tag, *by, value.clone());
+                    let tag = settled.tag(version, key);
+                    let (key, by, value) = (key.clone(), *by, value.clone());
                     bytes += value.as_ref().map_or(0, Value::len);
                     contents.overwritten.push(Overwritten { key, tag, by, value });
                 }

@@ -141,8 +141,15 @@ impl KeyRecord {
     /// What is written below `reader`'s version, committed or not: the write of a value with the largest version, and the
     /// modifications above it.
     pub(super) fn find(&self, reader: Version) -> Found {
-        let mut committed = self.committed.before(reader);
         let mut uncommitted = self.uncommitted_before(reader);
+        if uncommitted.is_empty() && !self.committed.may_modify() {
+            let latest = self.committed.latest_before(reader);
+            return match latest {
+                Some(Committed { id, effect }) => Found::value(*id, effect.value().flatten()),
+                None => Found::value(WriteId::INITIAL, None),
+            };
+        }
+        let mut committed = self.committed.before(reader);
         let mut modifies: SmallVec<[(WriteId, &Effect); 1]> = SmallVec::new();
         let (write, value) = loop {
             let (id, effect) = match (committed.split_last(), uncommitted.split_last()) {
@@ -403,6 +410,19 @@ impl KeyRecord {
     /// later delete that is not known here.
     pub(super) fn missed_by(&self, reader: Version, found: &Source) -> Option<Missed> {
         let is_nothing = found.write == WriteId::INITIAL;
+        if found.modified.is_empty() {
+            // Most keys are not modified. What is missed is then the latest write, or none is.
+            let latest = self.committed.latest_before(reader);
+            let from = match latest {
+                Some(delete) if is_nothing && delete.effect.is_delete() => delete.id.version,
+                _ => found.write.version,
+            };
+            if latest.is_some_and(|write| write.id.version > from) {
+                return Some(if is_nothing { Missed::Perhaps } else { Missed::ForGood });
+            }
+            let uncommitted = self.uncommitted_before(reader).last();
+            return uncommitted.filter(|it| it.id.version > from).map(|_| Missed::Perhaps);
+        }
         // The version below which nothing is named.
         let first = found.modified.first().map_or(reader, |write| write.version);
         let latest = self.committed.latest_before(first);

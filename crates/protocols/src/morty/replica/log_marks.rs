@@ -98,7 +98,7 @@ mod tests {
         use crate::morty::message::{Contents, Overwritten};
         use serried_parts::WriteId;
         let by = WriteId { version: Version::at(20), tag: 1 };
-        let overwritten = vec![Overwritten { key: "k".into(), tag: 1, by, value: None }];
+        let overwritten = vec![Overwritten { key: "k".into(), tag: Some(1), by, value: None }];
         let contents = Some(std::sync::Arc::new(Contents { overwritten, ..Contents::default() }));
         let mut marks = LogMarks::default();
         marks.note(&Record::Committed { version: Version::at(5), eid: 0, contents });

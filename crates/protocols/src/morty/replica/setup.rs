@@ -83,7 +83,7 @@ impl Setup {
             // Nobody reads from its own future.
             && contents.reads.iter().all(|read| read.found.is_sound(version))
             && (self.options.control == Control::Ordering || !has_modifications(contents))
-            && !contents.writes.iter().any(|it| it.effect == Effect::Modify(Vec::new()))
+            && !contents.writes.iter().any(|it| it.effect == Effect::Modify(Box::default()))
     }
 }
 

@@ -14,7 +14,7 @@ use crate::morty::{Crowds, PastRead};
 
 /// An execution that modifies a key which it has not read.
 fn modifies(key: &str, modification: Modification) -> Arc<Contents> {
-    let effect = Effect::Modify(vec![modification]);
+    let effect = Effect::Modify([modification].into());
     let writes = vec![TaggedWrite { key: Key::from(key), tag: 1, effect }];
     Arc::new(Contents { writes, ..Contents::clone(&contents(&[], &[])) })
 }
@@ -282,7 +282,7 @@ fn a_named_modification_that_is_forgotten_is_confirmed_if_its_transaction_is_rem
 
 #[test]
 fn contents_that_no_client_may_send_are_dropped() {
-    let effects = [Effect::Modify(Vec::new()), Effect::Result(None)];
+    let effects = [Effect::Modify(Box::default()), Effect::Result(None)];
     for effect in effects {
         let mut world = World::new(1);
         let writes = vec![TaggedWrite { key: Key::from("k"), tag: 1, effect }];
@@ -376,7 +376,7 @@ fn a_modification_that_was_fetched_as_overwritten_is_confirmed_only_with_its_tag
         let reads = found(WriteId::INITIAL, &[first, second]);
         assert_eq!(vote(&mut world, 0, reader, &reads), Vote::Provisional);
         let (key, value) = (Key::from("k"), Some(Value::from("2")));
-        let overwritten = vec![Overwritten { key, tag, by: id(second), value }];
+        let overwritten = vec![Overwritten { key, tag: Some(tag), by: id(second), value }];
         let what = Contents { overwritten, ..Contents::clone(&contents(&[], &[])) };
         // Execution 1, so that its own contents of execution 0 are not taken.
         let executions = vec![(first, 1, Arc::new(what))];
@@ -420,7 +420,7 @@ fn below_the_watermark_the_latest_modification_is_a_value() {
 fn sources_and_results_that_no_client_may_send_are_dropped() {
     let [first, second, later] = [1, 2, 2 * SECOND].map(|at| version(at, 1));
     let by = WriteId { version: first, tag: 1 };
-    let overwritten = vec![Overwritten { key: Key::from("k"), tag: 1, by, value: None }];
+    let overwritten = vec![Overwritten { key: Key::from("k"), tag: Some(1), by, value: None }];
     let forged = Arc::new(Contents { overwritten, ..Contents::clone(&contents(&[], &[])) });
     let reads = [&[later][..], &[second, first], &[first, first]];
     let reads = reads.map(|modified| found(WriteId::INITIAL, modified));
