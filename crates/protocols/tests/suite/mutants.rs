@@ -377,6 +377,12 @@ fn a_morty_with_a_check_switched_off_is_caught() {
 }
 
 #[test]
+fn a_morty_that_merges_modifications_across_reads_is_caught() {
+    let merged = caught::<MergesAcrossReads, Morty>("mixed", Faults::Network);
+    all_caught(&[("a modification is merged across a read", merged)]);
+}
+
+#[test]
 fn a_morty_that_breaks_its_promises_is_caught() {
     let found = [
         (
@@ -390,10 +396,6 @@ fn a_morty_that_breaks_its_promises_is_caught() {
         ("recovery ignores Finalize", morty_caught::<RecoveryIgnoresFinalize>(Faults::All)),
         ("truncation ignores votes", morty_caught::<TruncationIgnoresVotes>(Faults::All)),
         ("a late Prepare is voted on", morty_caught::<LatePrepare>(Faults::All)),
-        (
-            "a modification is merged across a read",
-            caught::<MergesAcrossReads, Morty>("mixed", Faults::Network),
-        ),
     ];
     all_caught(&found);
 }

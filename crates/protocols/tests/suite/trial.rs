@@ -147,7 +147,12 @@ impl Trial {
         let hash = cluster.event_hash();
         drop(cluster);
         let history = Arc::into_inner(recorder).expect("all clients are done").into_history();
-        let wrong = stalled.or(workload.check(&history).err());
+        let checked = workload.check(&history).err();
+        // This workload's check is the one that compares what was read.
+        let (misread, wrong) = match self.workload {
+            "mixed" => (checked, stalled),
+            _ => (None, stalled.or(checked)),
+        };
         let options = Options { deletes, ..Options::default() };
         // The workload has compared everything.
         let nothing = History::default();
@@ -166,7 +171,8 @@ impl Trial {
             Verdict::Violation(violation) => (Some(violation.to_string()), None),
             Verdict::Unknown { reason } => (None, Some(reason)),
         };
-        Outcome { history, hash, committed, loses_disks, violation, wrong: wrong.or(unknown) }
+        let (violation, wrong) = (violation.or(misread), wrong.or(unknown));
+        Outcome { history, hash, committed, loses_disks, violation, wrong }
     }
 
     /// Where the sites are, and how long faults last; then there is as much time again without. The nearer the
