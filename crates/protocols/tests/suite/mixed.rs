@@ -165,7 +165,7 @@ struct Wrong {
 }
 
 /// Guesses are given up after so many. Then nothing is said against the history.
-const GUESSES: u32 = 100_000;
+const GUESSES: u32 = 5_000;
 
 /// Executes transactions one after the other. Those whose outcome is unknown may have committed, or not.
 fn replay(
