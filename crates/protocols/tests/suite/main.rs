@@ -40,7 +40,7 @@ use trial::{Faults, Trial};
 /// By then everything has to have finished.
 const LIMIT: Timestamp = Timestamp(120_000_000_000);
 
-/// Those whose serial order is that of the versions, and those to which few modifications are many.
+/// The protocols whose serial order is that of the versions, with the usual crowds and with crowds of few.
 fn mixed(faults: Faults, seeds: u64) {
     let wanted = |name: &str| protocols().any(|protocol| protocol.name == name);
     for name in ["morty", "mvtso"].into_iter().filter(|name| wanted(name)) {

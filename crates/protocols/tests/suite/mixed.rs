@@ -16,7 +16,7 @@ use serried_protocols::morty::{Coordinator, Crowds, Message, Morty, Options, Rep
 use serried_session::Transaction;
 use serried_workload::{Plan, Run, Workload};
 
-/// A Morty, or an MVTSO, to which few modifications are many.
+/// Morty, or MVTSO without re-execution, in which few modifications of a key make it crowded.
 pub(crate) struct Crowded<const RE_EXECUTION: bool>;
 
 impl<const RE_EXECUTION: bool> Crowded<RE_EXECUTION> {

@@ -410,19 +410,6 @@ impl KeyRecord {
     /// later delete that is not known here.
     pub(super) fn missed_by(&self, reader: Version, found: &Source) -> Option<Missed> {
         let is_nothing = found.write == WriteId::INITIAL;
-        if found.modified.is_empty() {
-            // Most keys are not modified. What is missed is then the latest write, or none is.
-            let latest = self.committed.latest_before(reader);
-            let from = match latest {
-                Some(delete) if is_nothing && delete.effect.is_delete() => delete.id.version,
-                _ => found.write.version,
-            };
-            if latest.is_some_and(|write| write.id.version > from) {
-                return Some(if is_nothing { Missed::Perhaps } else { Missed::ForGood });
-            }
-            let uncommitted = self.uncommitted_before(reader).last();
-            return uncommitted.filter(|it| it.id.version > from).map(|_| Missed::Perhaps);
-        }
         // The version below which nothing is named.
         let first = found.modified.first().map_or(reader, |write| write.version);
         let latest = self.committed.latest_before(first);
@@ -430,6 +417,14 @@ impl KeyRecord {
             Some(delete) if is_nothing && delete.effect.is_delete() => delete.id.version,
             _ => found.write.version,
         };
+        if found.modified.is_empty() {
+            // Most reads name no modifications. What is missed is then the latest write, or none is.
+            if latest.is_some_and(|write| write.id.version > from) {
+                return Some(if is_nothing { Missed::Perhaps } else { Missed::ForGood });
+            }
+            let uncommitted = self.uncommitted_before(reader).last();
+            return uncommitted.filter(|it| it.id.version > from).map(|_| Missed::Perhaps);
+        }
         let is_missed = |version: &Version| *version > from && found.of(*version).is_none();
         let committed = self.committed.before(reader).iter().rev().map(|write| write.id.version);
         let latest = committed.take_while(|version| *version > from).find(is_missed);
@@ -479,8 +474,8 @@ impl KeyRecord {
     /// could only miss one of those are forgotten. If nothing is found under validation, each watermark is found by other
     /// readers, and their reads would add up.
     ///
-    /// A read that has found modifications has missed what lies between two of them. So it counts as if each modification had
-    /// read the one before.
+    /// A read that has found modifications has missed every write that lies between two of them. So it counts as if each
+    /// modification had read the one before it.
     pub(super) fn commit_read(&mut self, read: &Read, reader: Version, settled_below: Version) {
         self.committed_reads.forget_before(settled_below);
         let mut found = read.found.write.version;

@@ -308,9 +308,8 @@ impl Transactions {
         self.voted_execution(version).depth = depth;
     }
 
-    /// Notes which writes a provisional vote waits for. Returns whether the log should say so, if it is one that is still good
-    /// when it says `logged` of them: if there are many, only when half of them are left, so that what is logged of all is linear
-    /// in their number.
+    /// Notes which writes a provisional vote waits for. Returns whether this has to be logged. If there are many, it is logged each
+    /// time that half of them are left, so that the log grows in proportion to their number.
     pub(super) fn wait_with(&mut self, version: Version, unconfirmed: Sources) -> bool {
         let execution = self.voted_execution(version);
         let (left, logged) = (unconfirmed.len(), execution.waits_logged);
@@ -583,10 +582,7 @@ impl Undecided {
 }
 
 /// Those of an execution's sources that have these indices, which ascend.
-pub(super) fn among(
-    contents: &Contents,
-    indices: &Sources,
-) -> impl Iterator<Item = (u32, WriteId)> {
+fn among(contents: &Contents, indices: &Sources) -> impl Iterator<Item = (u32, WriteId)> {
     let mut indices = indices.iter().copied().peekable();
     (0..).zip(contents.sources()).filter(move |(i, _)| indices.next_if_eq(i).is_some())
 }
