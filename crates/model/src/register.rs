@@ -144,7 +144,10 @@ impl Modification {
 
     /// Applies modifications one after the other, in a transaction. One whose condition does not hold changes nothing, nor
     /// does one that needs a value of another type. Returns the new value, or `None` if the key is absent then.
-    pub fn apply_all(all: &[Modification], found: Option<&Value>) -> Option<Value> {
+    pub fn apply_all<'a>(
+        all: impl IntoIterator<Item = &'a Modification>,
+        found: Option<&Value>,
+    ) -> Option<Value> {
         let mut value = found.cloned();
         // The value once something was appended to it. So it is not copied for each suffix.
         let mut growing: Option<Vec<u8>> = None;
@@ -169,6 +172,11 @@ impl Modification {
             }
         }
         growing.map(Value::from).or(value)
+    }
+
+    /// Whether it deletes the key, perhaps depending on its value.
+    pub fn may_delete(&self) -> bool {
+        matches!(self, Modification::Set(None) | Modification::CompareAndSwap { new: None, .. })
     }
 
     /// The longest value that is part of it, in bytes.

@@ -12,7 +12,7 @@ fn version(timestamp_us: u64) -> Version {
 
 fn committed(timestamp_us: u64) -> Committed {
     let id = WriteId { version: version(timestamp_us), tag: 0 };
-    Committed { id, value: Some(Value::from("a value")) }
+    Committed::put(id, Some(Value::from("a value")))
 }
 
 /// A key's versions, of which there are `count`.

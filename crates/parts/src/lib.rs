@@ -24,6 +24,6 @@ pub use pool::{Place, Pool};
 pub use quorums::{Asked, Quorums, patience_with_leader, patience_with_proxy};
 pub use read_marks::ReadMarks;
 pub use results::{Recalled, Refusals, Results, Tokens};
-pub use stored_versions::{StoredVersions, decode_versions, encode_versions};
+pub use stored_versions::{StoredVersions, decode_versions, encode_versions, try_decode_versions};
 pub use version_clock::VersionClock;
-pub use versions::{Committed, Versions, WriteId};
+pub use versions::{Committed, Effect, Versions, WriteId};

@@ -3,9 +3,9 @@
 use core::ops::Deref;
 
 use serried_actor::Store;
-use serried_model::{Key, Value, Version};
+use serried_model::{Key, Modification, Value, Version};
 
-use crate::{Committed, Versions, WriteId};
+use crate::{Committed, Effect, Versions, WriteId};
 
 /// The committed versions of one key. This owns those in memory and those in the store, and is the only way from one to
 /// the other.
@@ -15,6 +15,9 @@ use crate::{Committed, Versions, WriteId};
 ///   forgotten, or if another replica's state replaces it ([`StoredVersions::replace`]).
 /// - *Below a watermark state is replaced, above it is merged.* What another replica holds is complete below its
 ///   watermark, and says nothing about what lies above.
+/// - *What a modification rests on is there.* Versions are forgotten only below one that is a value. So
+///   [`StoredVersions::settle`], which knows everything below a watermark, replaces the first modification that stays there by its
+///   result.
 /// - *A delete is a version* until it is forgotten ([`StoredVersions::forget_delete`]). The owner ensures that no older
 ///   version is added after that, from its log, from memory or by a message.
 #[derive(Debug, Default)]
@@ -24,26 +27,66 @@ pub struct StoredVersions {
     loaded: bool,
     /// The watermark of the last [`StoredVersions::settle`], in microseconds.
     stored: u64,
+    /// When the latest version in the store was written, in microseconds of version time, as far as that is known.
+    in_store: u64,
+    /// Some of the versions may be modifications.
+    may_modify: bool,
 }
 
 /// Encodes the versions of a key for a store. They must be in ascending order.
+///
+/// They are a list of writes with their values. If there are modifications, or results of some, a second list follows: their places
+/// in the first, with the modifications, of which a result has none.
 pub fn encode_versions(versions: &[Committed]) -> Vec<u8> {
-    let versions: Vec<(WriteId, &Option<Value>)> =
-        versions.iter().map(|committed| (committed.id, &committed.value)).collect();
-    postcard::to_allocvec(&versions).expect("nothing in it can fail to be encoded")
+    const FITS: &str = "nothing in it can fail to be encoded";
+    let write = |committed: &Committed| (committed.id, committed.effect.value().flatten().cloned());
+    let values: Vec<(WriteId, Option<Value>)> = versions.iter().map(write).collect();
+    let bytes = postcard::to_allocvec(&values).expect(FITS);
+    let is_modified =
+        |(_, committed): &(usize, &Committed)| !matches!(committed.effect, Effect::Put(_));
+    let modified = versions.iter().enumerate().filter(is_modified);
+    let modified: Vec<(u32, &[Modification])> =
+        modified.map(|(i, committed)| (i as u32, committed.effect.modifications())).collect();
+    match modified.is_empty() {
+        true => bytes,
+        false => postcard::to_extend(&modified, bytes).expect(FITS),
+    }
 }
 
-/// Decodes what [`encode_versions`] has returned. No bytes are no versions.
+/// Decodes what [`encode_versions`] has returned. No bytes are no versions. `None` if the bytes are anything else.
+pub fn try_decode_versions(bytes: &[u8]) -> Option<Vec<Committed>> {
+    if bytes.is_empty() {
+        return Some(Vec::new());
+    }
+    let (values, rest): (Vec<(WriteId, Option<Value>)>, _) =
+        postcard::take_from_bytes(bytes).ok()?;
+    let put = |(id, value)| Committed::put(id, value);
+    let mut versions: Vec<Committed> = values.into_iter().map(put).collect();
+    if !rest.is_empty() {
+        let (modified, _): (Vec<(u32, Vec<Modification>)>, _) =
+            postcard::take_from_bytes(rest).ok()?;
+        for (i, modifications) in modified {
+            let effect = &mut versions.get_mut(i as usize)?.effect;
+            *effect = match modifications.is_empty() {
+                true => Effect::Result(effect.value()?.cloned()),
+                false => Effect::Modify(modifications.into()),
+            };
+        }
+    }
+    Some(versions)
+}
+
+/// Decodes what a store has returned, as [`try_decode_versions`] does.
 ///
 /// # Panics
 /// If the bytes are anything else. Drivers check what they read from a disk.
 pub fn decode_versions(bytes: &[u8]) -> Vec<Committed> {
-    if bytes.is_empty() {
-        return Vec::new();
-    }
-    let versions: Vec<(WriteId, Option<Value>)> =
-        postcard::from_bytes(bytes).expect("the store returns what was put into it");
-    versions.into_iter().map(|(id, value)| Committed { id, value }).collect()
+    try_decode_versions(bytes).expect("the store returns what was put into it")
+}
+
+/// When the latest of these was written, in microseconds of version time.
+fn latest_us(versions: &[Committed]) -> u64 {
+    versions.last().map_or(0, |latest| latest.id.version.timestamp_us)
 }
 
 fn put(key: &Key, versions: &[Committed], store: &mut dyn Store) {
@@ -63,13 +106,19 @@ impl Deref for StoredVersions {
 impl StoredVersions {
     /// Adds a version to memory. False if that transaction's write is there already.
     pub fn insert(&mut self, committed: Committed) -> bool {
+        self.may_modify |= committed.effect.value().is_none();
         self.versions.insert(committed)
     }
 
     fn add(&mut self, versions: Vec<Committed>) {
         for committed in versions {
-            self.versions.insert(committed);
+            self.insert(committed);
         }
+    }
+
+    /// Whether some of the versions may be modifications.
+    pub fn may_modify(&self) -> bool {
+        self.may_modify
     }
 
     /// Adds the versions in the store to those in memory, unless that was done.
@@ -77,12 +126,28 @@ impl StoredVersions {
         if !core::mem::replace(&mut self.loaded, true)
             && let Some(bytes) = store.get(key.as_bytes())
         {
-            self.add(decode_versions(&bytes));
+            let versions = decode_versions(&bytes);
+            self.in_store = latest_us(&versions);
+            self.add(versions);
+        }
+    }
+
+    /// Whether these are all versions of the key, so that modifications can be executed.
+    pub fn is_loaded(&self) -> bool {
+        self.loaded
+    }
+
+    /// Replaces the latest version below `watermark` by its result, if it is a modification. Everything below it must have been
+    /// added, and the versions in the store loaded.
+    pub fn execute_latest_before(&mut self, watermark: Version) {
+        debug_assert!(self.loaded, "modifications of what is not in memory");
+        if self.may_modify {
+            self.versions.execute_latest_before(watermark);
         }
     }
 
     /// Puts into the store what the key holds below `watermark`, unless that was done. Forgets versions that no read at
-    /// `readable_from` or later can find.
+    /// `readable_from` or later can find. Versions above the watermark that are in the store stay there.
     pub fn settle(
         &mut self,
         key: &Key,
@@ -95,8 +160,14 @@ impl StoredVersions {
         }
         self.load(key, store);
         self.stored = watermark.timestamp_us;
+        self.versions.execute_latest_before(readable_from.min(watermark));
         self.versions.forget_before(readable_from);
-        put(key, self.versions.before(watermark), store);
+        self.versions.execute_latest_before(watermark);
+        let all = self.versions.all();
+        let kept = all.partition_point(|it| {
+            it.id.version < watermark || it.id.version.timestamp_us <= self.in_store
+        });
+        put(key, &all[..kept], store);
     }
 
     /// Takes over `others`, which another replica holds and which are complete below `watermark`. They replace what lies
@@ -113,12 +184,14 @@ impl StoredVersions {
         self.versions.forget_all_before(watermark);
         self.add(others);
         if let [only] = self.versions.all()
-            && only.value.is_none()
+            && only.effect.is_delete()
             && only.id.version < watermark
         {
             self.versions.forget_all_before(watermark);
         }
-        put(key, self.versions.all(), store);
+        let all = self.versions.all();
+        self.in_store = latest_us(all);
+        put(key, all, store);
     }
 
     /// Forgets the key's only version below `below`, if it is a delete. Afterwards the key looks as if it had never been
@@ -126,7 +199,7 @@ impl StoredVersions {
     pub fn forget_delete(&mut self, key: &Key, below: Version, store: &mut dyn Store) {
         self.load(key, store);
         let [only] = self.versions.before(below) else { return };
-        if only.value.is_some() {
+        if !only.effect.is_delete() {
             return;
         }
         self.versions.forget_all_before(below);
@@ -149,7 +222,7 @@ mod tests {
 
     fn version(at: u64, value: Option<&str>) -> Committed {
         let id = WriteId { version: Version::at(at), tag: 1 };
-        Committed { id, value: value.map(Value::from) }
+        Committed::put(id, value.map(Value::from))
     }
 
     fn value(at: u64) -> Committed {
@@ -226,6 +299,76 @@ mod tests {
             assert_eq!(versions.all().len(), left.len(), "{left:?}");
             assert_eq!(store.get(b"key").is_none(), left.is_empty(), "{left:?}");
         }
+    }
+
+    fn add(at: u64, delta: i64) -> Committed {
+        let effect = Effect::Modify([Modification::add(delta)].into());
+        Committed { id: WriteId { version: Version::at(at), tag: 1 }, effect }
+    }
+
+    #[test]
+    fn modifications_come_out_of_a_store_as_they_went_in() {
+        let result = Committed { effect: Effect::Result(None), ..value(6) };
+        for versions in
+            [vec![add(3, 1)], vec![value(2), add(3, 1), version(4, None), add(5, -7), result]]
+        {
+            let bytes = encode_versions(&versions);
+            assert_eq!(decode_versions(&bytes), versions);
+            assert!((1..bytes.len()).all(|end| {
+                try_decode_versions(&bytes[..end]).is_none_or(|decoded| decoded != versions)
+            }));
+        }
+    }
+
+    #[test]
+    fn settled_modifications_are_values_in_the_store() {
+        let stored = [version(5, Some("10"))];
+        let (mut versions, mut store) = key_with(&stored, &[add(7, 1), add(9, 2), add(12, 4)]);
+        versions.settle(&key(), Version::at(10), Version::at(8), &mut store);
+        let result = |at, value: &str| {
+            let effect = Effect::Result(Some(Value::from(value)));
+            Committed { effect, ..version(at, None) }
+        };
+        let bytes = store.get(b"key").unwrap();
+        assert_eq!(decode_versions(&bytes), [result(7, "11"), result(9, "13")]);
+        assert_eq!(versions.latest(), Some(&add(12, 4)));
+        // A replay of the log has the modifications, and perhaps not what they rest on.
+        let mut replayed = StoredVersions::default();
+        replayed.add(vec![add(9, 2), add(12, 4)]);
+        replayed.load(&key(), &store);
+        replayed.execute_latest_before(Version::at(99));
+        assert_eq!(replayed.latest(), Some(&result(12, "17")));
+    }
+
+    #[test]
+    fn a_later_version_that_was_copied_into_the_store_stays_there() {
+        let (mut versions, mut store) = key_with(&[], &[add(25, 1), add(30, 1)]);
+        versions.replace(&key(), Version::at(20), vec![value(35)], &mut store);
+        versions.settle(&key(), Version::at(32), Version::at(40), &mut store);
+        assert_eq!(held(&mut versions, &store), [vec![35], vec![35]]);
+    }
+
+    #[test]
+    fn a_later_version_that_lay_in_the_store_stays_there() {
+        let (mut versions, mut store) = key_with(&[value(5), value(35)], &[]);
+        versions.settle(&key(), Version::at(20), Version::at(20), &mut store);
+        assert_eq!(held(&mut versions, &store), [vec![5, 35], vec![5, 35]]);
+    }
+
+    #[test]
+    fn bytes_that_no_versions_have_are_not_decoded() {
+        let beyond = vec![(7u32, Vec::<Modification>::new())];
+        let bytes = postcard::to_extend(&beyond, encode_versions(&[value(2)])).unwrap();
+        assert_eq!(try_decode_versions(&bytes), None);
+    }
+
+    #[test]
+    fn what_is_readable_only_from_later_on_does_not_make_it_forget_what_a_modification_rests_on() {
+        let (mut versions, mut store) = key_with(&[version(10, Some("5"))], &[add(25, 1)]);
+        versions.settle(&key(), Version::at(20), Version::at(40), &mut store);
+        assert_eq!(held(&mut versions, &store), [vec![10], vec![10, 25]]);
+        versions.settle(&key(), Version::at(30), Version::at(40), &mut store);
+        assert_eq!(versions.value_at(Version::at(99)).unwrap().1, Some(Value::from("6")));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The committed versions of one key.
 
 use serde::{Deserialize, Serialize};
-use serried_model::{Value, Version};
+use serried_model::{Modification, Value, Version};
 use smallvec::SmallVec;
 
 /// One value of one write of a transaction.
@@ -26,13 +26,66 @@ impl WriteId {
     pub const LOADED: WriteId = WriteId { version: Version::INITIAL, tag: 1 };
 }
 
+/// What a write does to its key.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Effect {
+    /// It replaces the value, or deletes the key.
+    Put(Option<Value>),
+    /// It modifies what the earlier versions have made of the key, step by step. A step that does not apply changes nothing.
+    /// There is at least one.
+    Modify(Box<[Modification]>),
+    /// It has modified the key, which has this value since, or was deleted.
+    Result(Option<Value>),
+}
+
+impl Effect {
+    /// The value that the key has afterwards, if that does not depend on earlier versions. The inner `None` is an absent key.
+    pub fn value(&self) -> Option<Option<&Value>> {
+        match self {
+            Effect::Put(value) | Effect::Result(value) => Some(value.as_ref()),
+            Effect::Modify(_) => None,
+        }
+    }
+
+    /// What it does to earlier versions. Nothing if it is a value.
+    pub fn modifications(&self) -> &[Modification] {
+        match self {
+            Effect::Put(_) | Effect::Result(_) => &[],
+            Effect::Modify(modifications) => modifications,
+        }
+    }
+
+    /// Whether the key is absent afterwards, whatever it was before.
+    pub fn is_delete(&self) -> bool {
+        self.value() == Some(None)
+    }
+
+    /// Whether the key may be absent afterwards.
+    pub fn may_delete(&self) -> bool {
+        match self {
+            Effect::Put(_) | Effect::Result(_) => self.is_delete(),
+            Effect::Modify(all) => {
+                all.iter().any(Modification::may_delete)
+                    || Modification::apply_all(all, None).is_none()
+            }
+        }
+    }
+}
+
 /// A committed write.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Committed {
     /// Which write.
     pub id: WriteId,
-    /// Its value, or `None` for a delete.
-    pub value: Option<Value>,
+    /// What it does.
+    pub effect: Effect,
+}
+
+impl Committed {
+    /// A write of a value, or a delete.
+    pub fn put(id: WriteId, value: Option<Value>) -> Committed {
+        Committed { id, effect: Effect::Put(value) }
+    }
 }
 
 /// The committed versions of one key, in their order. Most keys have one, or two for a while after they
@@ -57,19 +110,65 @@ impl Versions {
         (found.id.version == version).then_some(found)
     }
 
+    /// The latest one below `version` that is a value.
+    pub fn latest_value_before(&self, version: Version) -> Option<&Committed> {
+        let below = self.before(version).iter().rev();
+        below.into_iter().find(|committed| committed.effect.value().is_some())
+    }
+
     /// The latest of all.
     pub fn latest(&self) -> Option<&Committed> {
         self.ascending.last()
     }
 
-    /// Adds one; false if that transaction's write is there already.
+    /// Adds one; false if that transaction's write is there already. What is known of a modification's result replaces the
+    /// modification.
     pub fn insert(&mut self, committed: Committed) -> bool {
         let position = self.position(committed.id.version);
-        if self.ascending.get(position).is_some_and(|old| old.id.version == committed.id.version) {
-            return false;
+        match self.ascending.get_mut(position) {
+            Some(old) if old.id.version == committed.id.version => {
+                if old.effect.value().is_none() && committed.effect.value().is_some() {
+                    *old = committed;
+                }
+                false
+            }
+            _ => {
+                self.ascending.insert(position, committed);
+                true
+            }
         }
-        self.ascending.insert(position, committed);
-        true
+    }
+
+    /// Replaces the latest version below `version` by its result, if it is a modification. All versions below must be here, or
+    /// must have been forgotten because of a later one that is a value.
+    pub fn execute_latest_before(&mut self, version: Version) {
+        let position = self.position(version);
+        if self.modifications_before(position) > 0 {
+            let value = self.value_before(position);
+            self.ascending[position - 1].effect = Effect::Result(value);
+        }
+    }
+
+    /// How many modifications follow on the latest value before this position.
+    fn modifications_before(&self, position: usize) -> usize {
+        let before = self.ascending[..position].iter().rev();
+        before.take_while(|committed| committed.effect.value().is_none()).count()
+    }
+
+    /// The value that the key has just before this position.
+    fn value_before(&self, position: usize) -> Option<Value> {
+        let (below, modifies) =
+            self.ascending[..position].split_at(position - self.modifications_before(position));
+        let value = below.last().and_then(|committed| committed.effect.value()).flatten();
+        let steps = modifies.iter().flat_map(|committed| committed.effect.modifications());
+        Modification::apply_all(steps, value)
+    }
+
+    /// The latest write below `version`, and the value of the key after it.
+    pub fn value_at(&self, version: Version) -> Option<(WriteId, Option<Value>)> {
+        let position = self.position(version);
+        let latest = self.ascending[..position].last()?;
+        Some((latest.id, self.value_before(position)))
     }
 
     /// All of them, in ascending order.
@@ -82,9 +181,10 @@ impl Versions {
         &self.ascending[..self.position(version)]
     }
 
-    /// Forgets all that are below `version` but the latest of these.
+    /// Forgets all that are below `version` but the latest of these, and what this one rests on if it is a modification.
     pub fn forget_before(&mut self, version: Version) {
-        let position = self.position(version);
+        let mut position = self.position(version);
+        position -= self.modifications_before(position).min(position.saturating_sub(1));
         if position > 1 {
             self.ascending.drain(..position - 1);
             self.shrink();
@@ -152,8 +252,8 @@ mod tests {
         let mut versions = Versions::default();
         for timestamp in [5, 9, 2] {
             let id = WriteId { version: version(timestamp), tag: 0 };
-            assert!(versions.insert(Committed { id, value: None }));
-            assert!(!versions.insert(Committed { id, value: Some(Value::default()) }));
+            assert!(versions.insert(Committed::put(id, None)));
+            assert!(!versions.insert(Committed::put(id, Some(Value::default()))));
         }
         let found = |reader| versions.latest_before(version(reader)).map(|c| c.id.version);
         assert_eq!(found(2), None);
@@ -168,7 +268,7 @@ mod tests {
         let mut versions = Versions::default();
         for timestamp in [2, 5, 9] {
             let id = WriteId { version: version(timestamp), tag: 0 };
-            versions.insert(Committed { id, value: None });
+            versions.insert(Committed::put(id, None));
         }
         versions.forget_before(version(2));
         assert_eq!((versions.len(), versions.before(version(5)).len()), (3, 1));
@@ -177,6 +277,107 @@ mod tests {
         assert_eq!(left, [version(5), version(9)]);
         versions.forget(version(9));
         assert_eq!(versions.latest().unwrap().id.version, version(5));
+    }
+
+    fn add(at: u64, delta: i64) -> Committed {
+        let effect = Effect::Modify([Modification::add(delta)].into());
+        Committed { id: WriteId { version: version(at), tag: 0 }, effect }
+    }
+
+    fn put(at: u64, value: &str) -> Committed {
+        Committed::put(WriteId { version: version(at), tag: 0 }, Some(Value::from(value)))
+    }
+
+    fn result(at: u64, value: &str) -> Committed {
+        let effect = Effect::Result(Some(Value::from(value)));
+        Committed { effect, ..put(at, value) }
+    }
+
+    #[test]
+    fn modifications_are_executed_on_what_is_below_them() {
+        let mut versions = Versions::default();
+        for committed in [add(9, 100), put(5, "30"), add(7, 2), add(2, 1), add(3, 1), add(11, 1000)]
+        {
+            assert!(versions.insert(committed));
+        }
+        let value_at = |versions: &Versions, at| {
+            let (id, value) = versions.value_at(version(at))?;
+            Some((id.version.timestamp_us, value.map(|value| value.to_string())))
+        };
+        let expected = [
+            (2, None),
+            (3, Some((2, "1"))),
+            (4, Some((3, "2"))),
+            (6, Some((5, "30"))),
+            (10, Some((9, "132"))),
+            (99, Some((11, "1132"))),
+        ];
+        for upto in [0, 3, 10, 99] {
+            versions.execute_latest_before(version(upto));
+            for (at, expected) in expected {
+                let expected = expected.map(|(at, value)| (at, Some(value.to_string())));
+                assert_eq!(value_at(&versions, at), expected, "{at} after {upto}");
+            }
+        }
+        let latest = [
+            result(2, "1"),
+            add(3, 1),
+            put(5, "30"),
+            add(7, 2),
+            result(9, "132"),
+            result(11, "1132"),
+        ];
+        assert_eq!(versions.all(), latest);
+    }
+
+    #[test]
+    fn what_a_modification_rests_on_is_not_forgotten_before_it() {
+        let mut versions = Versions::default();
+        for committed in [put(1, "0"), put(2, "1"), add(3, 1), add(5, 1), add(7, 1)] {
+            versions.insert(committed);
+        }
+        versions.forget_before(version(6));
+        assert_eq!(versions.all(), [put(2, "1"), add(3, 1), add(5, 1), add(7, 1)]);
+        versions.execute_latest_before(version(6));
+        versions.forget_before(version(6));
+        assert_eq!(versions.all(), [result(5, "3"), add(7, 1)]);
+        versions.forget_before(version(9));
+        assert_eq!(versions.all(), [result(5, "3"), add(7, 1)]);
+        // Nothing was there before it.
+        let mut versions = Versions::default();
+        versions.insert(add(3, 1));
+        versions.insert(add(5, 1));
+        versions.forget_before(version(9));
+        assert_eq!(versions.len(), 2);
+    }
+
+    #[test]
+    fn a_modification_that_may_leave_nothing_may_delete() {
+        let swap = |expected: Option<&str>, new: Option<&str>| Modification::CompareAndSwap {
+            expected: expected.map(Value::from),
+            new: new.map(Value::from),
+        };
+        for (modifications, may_delete) in [
+            (vec![Modification::add(1)], false),
+            (vec![Modification::Add { delta: -1, least: 0, most: 9 }], true),
+            (vec![swap(Some("x"), Some("y"))], true),
+            (vec![swap(None, Some("y"))], false),
+            (vec![swap(Some("x"), None)], true),
+            (vec![Modification::Set(None), Modification::add(1)], true),
+            (vec![Modification::SetIfAbsent(Value::from("x"))], false),
+        ] {
+            let effect = Effect::Modify(modifications.into());
+            assert_eq!(effect.may_delete(), may_delete, "{effect:?}");
+        }
+    }
+
+    #[test]
+    fn a_result_replaces_a_modification_and_not_the_other_way_round() {
+        let mut versions = Versions::default();
+        versions.insert(add(7, 2));
+        assert!(!versions.insert(result(7, "32")));
+        assert!(!versions.insert(add(7, 2)));
+        assert_eq!(versions.all(), [result(7, "32")]);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serried_model::{Key, NodeId, Value, Version};
-use serried_parts::WriteId;
+use serried_parts::{Effect, WriteId};
 use smallvec::SmallVec;
 
 use super::digest::Digest;
@@ -124,12 +124,11 @@ pub enum Reply {
         version: Version,
         /// What was read.
         key: Key,
-        /// The write that was found.
-        write: WriteId,
+        /// What was found.
+        found: Source,
         /// Its value.
         value: Option<Value>,
-        /// The write that this replica had answered before and that is withdrawn; the new one may
-        /// then be an older one.
+        /// A write in what this replica had answered before, which is withdrawn; what is found now may then be older.
         instead_of: Option<WriteId>,
     },
     /// The replica would.
@@ -149,6 +148,14 @@ pub enum Reply {
         vote: Vote,
         /// Why it was not `Commit`.
         conflict: Option<Conflict>,
+    },
+    /// One of the coordinator's transactions has modified a key that many have modified since a value was written. The next
+    /// one should read the key and write a value.
+    Crowded {
+        /// The transaction.
+        version: Version,
+        /// The key.
+        key: Key,
     },
     /// Replica to coordinator: these transactions' decisions have been carried out.
     Acknowledge {
@@ -533,15 +540,88 @@ pub struct Contents {
     pub reads: Vec<Read>,
     /// The writes.
     pub writes: Vec<TaggedWrite>,
+    /// Only in what a replica fetches from another one: writes that are forgotten.
+    pub overwritten: Vec<Overwritten>,
 }
 
-/// A read and the write that it found.
+impl Contents {
+    /// The writes that its reads have found, read by read.
+    pub fn sources(&self) -> impl Iterator<Item = WriteId> {
+        self.reads.iter().flat_map(|read| read.found.writes())
+    }
+}
+
+/// A read and what it found.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Read {
     /// What was read.
     pub key: Key,
-    /// What was found. The tag stands for the value: each value that a transaction writes has its own.
+    /// What was found.
+    pub found: Source,
+}
+
+/// What a read has found: the write of a value, and all modifications between that and the reader. The tags stand for the
+/// values and the modifications: each that a transaction writes has its own.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Source {
+    /// The write of the value.
     pub write: WriteId,
+    /// The modifications of it, in ascending order. Most keys have none.
+    pub modified: Vec<WriteId>,
+}
+
+impl From<WriteId> for Source {
+    fn from(write: WriteId) -> Source {
+        Source { write, modified: Vec::new() }
+    }
+}
+
+impl Source {
+    /// All the writes, in ascending order.
+    pub fn writes(&self) -> impl Iterator<Item = WriteId> {
+        core::iter::once(self.write).chain(self.modified.iter().copied())
+    }
+
+    /// The latest of the writes.
+    pub fn latest(&self) -> WriteId {
+        self.modified.last().copied().unwrap_or(self.write)
+    }
+
+    /// The one of the writes that the transaction `version` has made.
+    pub fn of(&self, version: Version) -> Option<WriteId> {
+        if version == self.write.version {
+            return Some(self.write);
+        }
+        let position = self.modified.binary_search_by_key(&version, |write| write.version).ok()?;
+        Some(self.modified[position])
+    }
+
+    /// Whether it contains a write that a reader who has found `known` has missed.
+    pub fn is_news_to(&self, known: &Source) -> bool {
+        self.writes().any(|write| match known.of(write.version) {
+            Some(other) => write.tag > other.tag,
+            None => write.version > known.write.version,
+        })
+    }
+
+    /// Whether a replica can have sent this to the reader `version`.
+    pub(super) fn is_sound(&self, version: Version) -> bool {
+        self.writes().is_sorted_by(|a, b| a.version < b.version) && self.latest().version < version
+    }
+}
+
+/// A write that is forgotten, or may not be what it was, because there is a later one below the watermark: a modification, of
+/// which the result is known.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Overwritten {
+    /// What was written.
+    pub key: Key,
+    /// The tag of the forgotten write, if it was a modification.
+    pub tag: Option<u32>,
+    /// The later modification.
+    pub by: WriteId,
+    /// Its result.
+    pub value: Option<Value>,
 }
 
 /// A write of an execution.
@@ -551,8 +631,8 @@ pub struct TaggedWrite {
     pub key: Key,
     /// Orders the values that one transaction writes.
     pub tag: u32,
-    /// The new value.
-    pub value: Option<Value>,
+    /// What it does to the key.
+    pub effect: Effect,
 }
 
 /// A replica's vote on an execution (000 Table 1).

@@ -67,6 +67,32 @@
 //! - *`committed_reads` is compressed* to the latest reader of each version, and `prepared_writes` is derived from the
 //!   uncommitted writes: see `key_record.rs`.
 //!
+//! ## Modifications
+//! The paper has reads and writes. Here a transaction may also modify a key that it has not read ([`Effect`]): add to an integer,
+//! append, compare and swap. It reads nothing of the key, so nothing that others do to it makes it run again, and modifications of
+//! one key commit side by side.
+//! - *A reader executes them, and names them.* What a key holds at a version is the value that was written last below it, and the
+//!   modifications between the two, in the order of their versions ([`Source`]). A replica executes these when it is asked,
+//!   committed or not. The reader's Prepare names the value's write and every modification. So all replicas judge alike what it
+//!   has missed: every write and every modification between that write and the reader which it does not name. What it names must
+//!   be committed, as with any read.
+//! - *What a reader has named does not stand in its way.* It may be prepared later than the reader. A prepared read keeps the list.
+//!   A committed one counts as if each modification had read the one before (`KeyRecord::commit_read`), so it rejects what lies
+//!   between two of them, and no more.
+//! - *Below the watermark a version is a value.* Everything there is known, so a replica replaces the latest modification there by
+//!   its result ([`Effect::Result`]), and readers name that one alone. The version is the same, and stands for the same state at every replica,
+//!   whether it is a modification there or a result. What a modification rests on is not forgotten before it has a result.
+//! - *A result is handed on.* A replica that catches up may know a later modification, and lack an earlier one which its peer has
+//!   forgotten because of a later result. It receives that result ([`Overwritten`]), and logs it. Results that the peer may have
+//!   computed without something that it had fetched itself are not handed on.
+//! - *A replica that may have forgotten a modification does not vote to commit* a read that names modifications from before then:
+//!   one that was not named may have lain between them. It votes tentatively, and says what is left.
+//! - *A forgotten delete stays forgotten.* What a modification has deleted is not in the log as a delete. So a delete is forgotten
+//!   only when the log says durably how far deletes are.
+//! - *A crowded key gets a value.* A list of names grows until something writes a value. When [`Crowds::many`] modifications follow on
+//!   one, the last one's coordinator has its next transaction that modifies the key read it and write it. No more
+//!   than [`Crowds::most`] are accepted.
+//!
 //! ## Votes
 //! - *Prepares are not suspended.* In the paper a Prepare waits until everything that was read is committed. Here a
 //!   replica validates at once, prepares, and votes *provisionally*: to commit, if what was read commits as it was read.
@@ -172,8 +198,8 @@ pub use coordinator::Coordinator;
 pub use digest::Digest;
 pub use message::{
     Accepted, Ballot, CatchingUp, Conflict, Contents, Decision, Known, LateVote, Merged, Message,
-    PastRead, Proposal, Read, Recovering, Refusal, Rejoining, Reply, Request, Settlement, Snapshot,
-    Status, TaggedWrite, Truncating, View, Vote,
+    Overwritten, PastRead, Proposal, Read, Recovering, Refusal, Rejoining, Reply, Request,
+    Settlement, Snapshot, Source, Status, TaggedWrite, Truncating, View, Vote,
 };
 pub use record::Record;
 pub use replica::Replica;
@@ -182,6 +208,8 @@ use crate::Mutated;
 use serried_actor::{Group, Protocol, Settings};
 use serried_model::transactions::Offers;
 use serried_model::{Guarantee, NodeId, Transactions};
+#[cfg(doc)]
+use serried_parts::Effect;
 
 /// Options of coordinators and replicas.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -197,8 +225,25 @@ pub struct Options {
     pub provisional_votes: bool,
     /// Which checks a replica makes. All of them, except in tests that show what each check is for.
     pub checks: Checks,
+    /// How many modifications of a key may follow on its value.
+    pub crowds: Crowds,
     /// What a replica does wrong. Nothing, except in tests that show that it would be noticed.
     pub mutation: Mutated<Mutation>,
+}
+
+/// How many modifications of a key may follow on its value. A reader names all of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Crowds {
+    /// When there are so many, and again when as many have been added, the coordinator of the last one learns that the key is
+    /// crowded. Its next transaction reads the key and writes a value. At least 1.
+    pub many: usize,
+    /// When there are so many, no further one is accepted.
+    pub most: usize,
+}
+
+impl Crowds {
+    /// As they should be.
+    pub const USUAL: Crowds = Crowds { many: 256, most: 8192 };
 }
 
 /// How transactions are executed and checked.
@@ -230,6 +275,8 @@ pub enum Mutation {
     ConfirmsBeforeDurable,
     /// A recoverer ignores what was accepted in Finalize.
     RecoveryIgnoresFinalize,
+    /// A modification is accepted although a later read has missed it.
+    MergesAcrossReads,
     /// A snapshot for a truncation lists only what was accepted in Finalize, not what was voted on.
     TruncationIgnoresVotes,
     /// A replica votes on a Prepare even if a recoverer has asked about the transaction, or ended it.
@@ -268,6 +315,7 @@ impl Default for Options {
             re_execution: true,
             provisional_votes: true,
             checks: Checks::ALL,
+            crowds: Crowds::USUAL,
             mutation: Mutated::NONE,
         }
     }
@@ -283,7 +331,7 @@ impl Protocol for Morty {
         "re-executes transactions that missed a write, instead of aborting";
     const GUARANTEE: Guarantee = Guarantee::Serializable;
     type Family = Transactions;
-    const OFFERS: Offers = Offers { one_shots: false, past: true, modifies: false };
+    const OFFERS: Offers = Offers { one_shots: false, past: true, modifies: true };
     type Message = Message;
     type Coordinator = Coordinator;
     type Replica = Replica;

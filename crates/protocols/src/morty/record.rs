@@ -101,14 +101,15 @@ pub enum Record {
         /// In microseconds of version time.
         horizon: u64,
     },
-    /// What its provisional vote on an execution waits for; the other reads are committed as they were read.
+    /// What its provisional vote on an execution waits for; what else it has found is committed as it was read.
     Waits {
         /// The transaction.
         version: Version,
         /// The execution.
         eid: u32,
-        /// The reads, by their index among those of the execution.
-        reads: Vec<u32>,
+        /// The writes that are not known to be committed, by their index among all that the execution's reads have found
+        /// ([`Contents::sources`]).
+        sources: Vec<u32>,
     },
     /// It copies another replica's store, and the first page of that is complete below this. Until everything below it is
     /// settled here, the own store is complete below nothing.

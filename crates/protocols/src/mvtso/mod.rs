@@ -13,7 +13,7 @@ use serried_model::transactions::Offers;
 use serried_model::{Guarantee, NodeId, Transactions};
 
 use crate::Mutated;
-use crate::morty::{Checks, Control, Coordinator, FastQuorum, Message, Options, Replica};
+use crate::morty::{Checks, Control, Coordinator, Crowds, FastQuorum, Message, Options, Replica};
 
 const OPTIONS: Options = Options {
     control: Control::Ordering,
@@ -21,6 +21,7 @@ const OPTIONS: Options = Options {
     re_execution: false,
     provisional_votes: false,
     checks: Checks::ALL,
+    crowds: Crowds::USUAL,
     mutation: Mutated::NONE,
 };
 
@@ -34,7 +35,7 @@ impl Protocol for Mvtso {
         "multi-version timestamp ordering: aborts transactions that missed a write";
     const GUARANTEE: Guarantee = Guarantee::Serializable;
     type Family = Transactions;
-    const OFFERS: Offers = Offers { one_shots: false, past: true, modifies: false };
+    const OFFERS: Offers = Offers { one_shots: false, past: true, modifies: true };
     type Message = Message;
     type Coordinator = Coordinator;
     type Replica = Replica;

@@ -139,7 +139,7 @@ use serried_model::transactions::Offers;
 use serried_model::{Guarantee, NodeId, Transactions};
 
 use crate::Mutated;
-use crate::morty::{Checks, Control, Coordinator, FastQuorum, Message, Options, Replica};
+use crate::morty::{Checks, Control, Coordinator, Crowds, FastQuorum, Message, Options, Replica};
 
 /// What makes a replica of Morty one of TAPIR.
 pub const OPTIONS: Options = Options {
@@ -148,6 +148,7 @@ pub const OPTIONS: Options = Options {
     re_execution: false,
     provisional_votes: false,
     checks: Checks::ALL,
+    crowds: Crowds::USUAL,
     mutation: Mutated::NONE,
 };
 

@@ -13,6 +13,7 @@
 mod blind;
 mod chase;
 mod choices;
+mod mixed;
 mod mutants;
 mod returning;
 #[path = "../support/scene.rs"]
@@ -26,6 +27,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use choices::Choices;
+use mixed::Crowded;
 use serried_actor::{Protocol, Timestamp};
 use serried_model::{FamilyName, Geography, Transactions};
 use serried_protocols::{ProtocolInfo, Visitor, promising, visit};
@@ -37,6 +39,34 @@ use trial::{Faults, Trial};
 
 /// By then everything has to have finished.
 const LIMIT: Timestamp = Timestamp(120_000_000_000);
+
+/// The protocols whose serial order is that of the versions, with the usual crowds and with crowds of few.
+fn mixed(faults: Faults, seeds: u64) {
+    let wanted = |name: &str| protocols().any(|protocol| protocol.name == name);
+    for name in ["morty", "mvtso"].into_iter().filter(|name| wanted(name)) {
+        let suite = || Suite { workload: "mixed", faults, seeds };
+        visit(name, suite()).unwrap();
+        match name {
+            "morty" => suite().visit::<Crowded<true>>(),
+            _ => suite().visit::<Crowded<false>>(),
+        }
+    }
+}
+
+#[test]
+fn what_is_read_follows_from_what_was_done_before_under_network_faults_pauses_and_skew() {
+    mixed(Faults::Network, 60);
+}
+
+#[test]
+fn what_is_read_follows_from_what_was_done_before_whatever_goes_wrong() {
+    mixed(Faults::All, 100);
+}
+
+#[test]
+fn what_is_read_follows_from_what_was_done_before_while_now_these_and_now_those_are_cut_off() {
+    mixed(Faults::Minorities, 30);
+}
 
 struct Suite {
     workload: &'static str,

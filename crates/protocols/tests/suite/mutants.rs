@@ -65,6 +65,7 @@ broken!(ConfirmsBeforeDurable, mutated(Mutation::ConfirmsBeforeDurable));
 broken!(RecoveryIgnoresFinalize, mutated(Mutation::RecoveryIgnoresFinalize));
 broken!(TruncationIgnoresVotes, mutated(Mutation::TruncationIgnoresVotes));
 broken!(LatePrepare, mutated(Mutation::LatePrepare));
+broken!(MergesAcrossReads, mutated(Mutation::MergesAcrossReads));
 
 fn tapir(mutation: Mutation) -> Options {
     Options { mutation: Mutated::by(mutation), ..tapir::OPTIONS }
@@ -373,6 +374,12 @@ fn a_morty_with_a_check_switched_off_is_caught() {
         ("without check 3", morty_caught::<WithoutCheck3>(Faults::Network)),
     ];
     all_caught(&found);
+}
+
+#[test]
+fn a_morty_that_merges_modifications_across_reads_is_caught() {
+    let merged = caught::<MergesAcrossReads, Morty>("mixed", Faults::Network);
+    all_caught(&[("a modification is merged across a read", merged)]);
 }
 
 #[test]

@@ -27,6 +27,7 @@ use serried_workload::{
 use crate::blind::Blind;
 use crate::chase::Chase;
 use crate::choices::Choices;
+use crate::mixed::Mixed;
 use crate::{LIMIT, support};
 
 pub(crate) struct Trial {
@@ -146,18 +147,32 @@ impl Trial {
         let hash = cluster.event_hash();
         drop(cluster);
         let history = Arc::into_inner(recorder).expect("all clients are done").into_history();
-        let wrong = stalled.or(workload.check(&history).err());
+        let checked = workload.check(&history).err();
+        // This workload's check is the one that compares what was read.
+        let (misread, wrong) = match self.workload {
+            "mixed" => (checked, stalled),
+            _ => (None, stalled.or(checked)),
+        };
         let options = Options { deletes, ..Options::default() };
+        // The workload has compared everything.
+        let nothing = History::default();
+        let (history_to_check, audited) = match self.workload {
+            "mixed" => (&nothing, 0),
+            _ => (&history, audited),
+        };
         let verdict = match guarantee {
-            Guarantee::StrictSerializable => check_strict_serializable_with(&history, &options),
-            _ => check_serializable_with(&history, &options),
+            Guarantee::StrictSerializable => {
+                check_strict_serializable_with(history_to_check, &options)
+            }
+            _ => check_serializable_with(history_to_check, &options),
         };
         let (violation, unknown) = match verdict {
-            Verdict::Holds(_) => (check_nothing_is_lost(&history, audited).err(), None),
+            Verdict::Holds(_) => (check_nothing_is_lost(history_to_check, audited).err(), None),
             Verdict::Violation(violation) => (Some(violation.to_string()), None),
             Verdict::Unknown { reason } => (None, Some(reason)),
         };
-        Outcome { history, hash, committed, loses_disks, violation, wrong: wrong.or(unknown) }
+        let (violation, wrong) = (violation.or(misread), wrong.or(unknown));
+        Outcome { history, hash, committed, loses_disks, violation, wrong }
     }
 
     /// Where the sites are, and how long faults last; then there is as much time again without. The nearer the
@@ -229,6 +244,7 @@ impl Trial {
         };
         match self.workload {
             "chase" => Arc::new(Chase::default()),
+            "mixed" => Arc::new(Mixed { keys: self.choices.blind_keys }),
             "blind" => Arc::new(Blind::new(self.choices.blind_keys)),
             "appends" => named("list-append", &Parameters { modify: true, ..parameters }).unwrap(),
             name => named(name, &parameters).unwrap(),

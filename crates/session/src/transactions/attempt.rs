@@ -1,6 +1,7 @@
 //! One attempt of a transaction: the values that it has read, and what its current run has done so far.
 
 use core::task::{Context, Poll, Waker, ready};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use foldhash::fast::FixedState;
@@ -26,13 +27,15 @@ pub(crate) struct Attempt {
     pub(crate) only_reads: bool,
     /// The version of the transaction's first attempt, if this is another one.
     age: Option<Version>,
-    /// Whether the servers execute modifications.
-    modifies: bool,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
+    /// Whether the servers execute modifications. Otherwise the session reads the keys and writes them.
+    modifies: bool,
+    /// The keys whose modifications the session executes although the servers do.
+    crowded: BTreeSet<Key>,
     version: Option<Version>,
     /// Whether to wake the session as soon as there is a version.
     version_awaited: bool,
@@ -97,7 +100,8 @@ struct Found {
 pub(crate) struct Signals {
     /// Reads of the current run whose value has changed.
     pub rewound: Vec<Key>,
-    /// A read of the current run has the same value, but from another version.
+    /// A read of the current run has the same value, but from another version; or the session has to execute the run's
+    /// modifications.
     pub refreshed: bool,
     /// The attempt has ended.
     pub outcome: Option<Outcome>,
@@ -134,7 +138,8 @@ impl Attempt {
         age: Option<Version>,
         modifies: bool,
     ) -> Arc<Attempt> {
-        Arc::new(Attempt { limits, only_reads, age, modifies, state: Mutex::default() })
+        let state = Mutex::new(State { modifies, ..State::default() });
+        Arc::new(Attempt { limits, only_reads, age, state })
     }
 
     /// The longest value that may be written, in bytes.
@@ -232,6 +237,7 @@ impl Attempt {
             // It may have looked at the value since.
             read.base_of = checkpoint.0.modifies.contains_key(key).then_some(number);
         }
+        state.request_bases(); // When it was saved, the servers may still have executed some that the session has to now.
         number
     }
 
@@ -315,7 +321,7 @@ impl Attempt {
             state.run.unfit = Some(error);
             return Before::Read(0);
         }
-        if !self.modifies {
+        if state.is_executed_here(&key) {
             state.request_base(&key);
         }
         let modifications = state.run.modifies.entry(key).or_default();
@@ -381,8 +387,11 @@ impl Attempt {
         let bases = bases.filter_map(|(key, read)| Some((key, read.found.as_ref()?)));
         let reads = state.answered_reads().chain(bases).map(stamp).collect();
         let (mut writes, modifies) = match writes {
-            true if self.modifies => (state.run_writes(), state.run_modifies()),
-            true => (state.executed(), Vec::new()),
+            true => {
+                let mut modifies = state.run_modifies();
+                modifies.retain(|modify| !state.is_executed_here(&modify.key));
+                (state.executed(), modifies)
+            }
             false => Default::default(),
         };
         let unfit = self.check_written(&writes).err();
@@ -505,6 +514,11 @@ impl Recipient<Transactions> for Attempt {
                     return;
                 }
             }
+            Output::Crowded { key } => {
+                state.crowded.insert(key);
+                state.request_bases();
+                state.signals.refreshed = true;
+            }
             Output::Outcome(outcome) => state.signals.outcome = Some(outcome),
             // These answer questions, and attempts do not ask any.
             Output::Ending(_) | Output::Past(_) => return,
@@ -595,6 +609,19 @@ impl State {
         }
     }
 
+    /// Whether the session executes the modifications of a key.
+    fn is_executed_here(&self, key: &Key) -> bool {
+        !self.modifies || self.crowded.contains(key)
+    }
+
+    /// Requests the values of all keys that the run modifies and the session has to.
+    fn request_bases(&mut self) {
+        let keys = self.run.modifies.keys().filter(|key| self.is_executed_here(key));
+        for key in keys.cloned().collect::<Vec<Key>>() {
+            self.request_base(&key);
+        }
+    }
+
     /// The run looks at the value of a key, so what it does to the key is no modification any more. Returns the value.
     fn look_at(&mut self, key: &Key, found: Option<Value>, limits: &Limits) -> Option<Value> {
         let Some(modifications) = self.forget_modifications(key) else { return found };
@@ -645,7 +672,8 @@ impl State {
     /// The run's writes, and what its modifications write, given their bases.
     fn executed(&self) -> Vec<Write> {
         let mut writes = self.run_writes();
-        for (key, modifications) in &self.run.modifies {
+        let executed = self.run.modifies.iter().filter(|(key, _)| self.is_executed_here(key));
+        for (key, modifications) in executed {
             let found = self.reads.get(key).and_then(|read| read.found.as_ref());
             let Found { value: found, .. } = found.expect("a run ends when its bases are known");
             let value = Modification::apply_all(modifications, found.as_ref());

@@ -73,7 +73,7 @@ impl Batch {
                 *modification = modification.clone().within(value_bytes);
             }
             if let Some(written) = writes.get_mut(key) {
-                *written = Modification::apply_all(modifications, written.as_ref());
+                *written = Modification::apply_all(&*modifications, written.as_ref());
                 return false;
             }
             true

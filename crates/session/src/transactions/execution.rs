@@ -212,6 +212,13 @@ impl<'a, P: Program> Execution<'a, P> {
             self.result = None;
             self.program.rewind(&self.attempt, &signals.rewound);
             self.phase = Phase::Running(txn);
+        } else if matches!(self.phase, Phase::Committing(_, Ok(_))) && !self.attempt.knows_bases() {
+            // The servers did not execute a modification. The run commits again when the session has read the value.
+            if let Phase::Committing(_, result) =
+                core::mem::replace(&mut self.phase, Phase::Running(txn))
+            {
+                self.result = Some(result);
+            }
         } else if let Phase::Committing(_, result) = &self.phase {
             // The values that the program has read are the same, but their versions are new, or the values that it modifies
             // are: the run stands, and commits again. If yet another read has changed, the next signals say so.

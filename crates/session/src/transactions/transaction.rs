@@ -141,7 +141,7 @@ impl GetMany {
         self
     }
 
-    /// Reads the keys for update that `is_changed` says.
+    /// Reads those keys for update for which `is_changed` is true.
     pub(super) fn for_update_of(mut self, is_changed: impl Fn(&Key) -> bool) -> GetMany {
         self.for_update = self.keys.iter().map(is_changed).collect();
         self

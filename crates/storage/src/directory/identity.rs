@@ -14,8 +14,12 @@ use crate::keyspaces::{KeyspaceIdentity, KeyspaceRecord, Records};
 pub(super) const NAME: &str = "identity.toml";
 
 /// The format of the directory. A format that the release before can't read has the next number. In format 1,
-/// keyspaces had no generations. Up to format 2, stores had no marks (`marks.rs`).
-pub(crate) const FORMAT: u32 = 3;
+/// keyspaces had no generations. Up to format 2, stores had no marks (`marks.rs`). Up to format 3, the records of
+/// [`CHANGED_IN_4`] were others.
+pub(crate) const FORMAT: u32 = 4;
+
+/// The protocols whose records of an earlier format can't be read.
+const CHANGED_IN_4: [&str; 3] = ["morty", "mvtso", "tapir"];
 
 /// The node and the keyspaces that a directory belongs to.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -122,6 +126,19 @@ pub(super) fn check(file: &Path, text: &str, wanted: &Identity) -> Result<Held, 
         record.later |= contents.later.contains(&record.identity.name);
     }
     let format = contents.format;
+    let is_old = |record: &&KeyspaceRecord| {
+        !record.dropped && CHANGED_IN_4.contains(&record.identity.protocol.as_str())
+    };
+    if format < 4
+        && let Some(KeyspaceRecord { identity, .. }) = records.0.iter().find(is_old)
+    {
+        let KeyspaceIdentity { name, protocol, .. } = identity;
+        return refused(format!(
+            "keyspace `{name}` was written by an earlier release, whose records of `{protocol}` this \
+             release can't read; go on with that release, or let the applications copy what they need into \
+             a new cluster"
+        ));
+    }
     Ok(Held { provenance, records, lost: contents.lost, format })
 }
 

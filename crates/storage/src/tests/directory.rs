@@ -310,16 +310,16 @@ node = 1
 nodes = 3
 [[keyspaces]]
 name = "accounts"
-protocol = "morty"
+protocol = "ncc"
 partitions = 4
 [[keyspaces]]
 name = "carts"
-protocol = "morty"
+protocol = "ncc"
 partitions = 1
 "#;
     fs::create_dir_all(scratch.path()).unwrap();
     fs::write(scratch.path().join("identity.toml"), text).unwrap();
-    let keyspaces = vec![keyspace("accounts", "morty", 4), keyspace("carts", "morty", 1)];
+    let keyspaces = vec![keyspace("accounts", "ncc", 4), keyspace("carts", "ncc", 1)];
     let directory = settled(&scratch, &Identity { keyspaces, ..identity() }, Start::Usual);
     assert!(directory.rejoins("accounts") && !directory.rejoins("carts"));
     assert_eq!(directory.partition("carts", 0), scratch.path().join("carts").join("0"));
@@ -328,10 +328,23 @@ partitions = 1
 #[test]
 fn an_opened_older_directory_is_refused_by_earlier_releases() {
     let scratch = Scratch::new();
-    drop(settled(&scratch, &identity(), Start::Usual));
+    let identity = Identity { keyspaces: vec![keyspace("accounts", "ncc", 4)], ..identity() };
+    drop(settled(&scratch, &identity, Start::Usual));
     let file = scratch.path().join("identity.toml");
     let text = fs::read_to_string(&file).unwrap();
     fs::write(&file, text.replace(&format!("format = {FORMAT}"), "format = 2")).unwrap();
-    drop(DataDirectory::open(scratch.path(), &identity(), Start::Usual).unwrap());
+    drop(DataDirectory::open(scratch.path(), &identity, Start::Usual).unwrap());
     assert_eq!(fs::read_to_string(&file).unwrap(), text);
+}
+
+#[test]
+fn records_that_can_not_be_read_any_more_are_refused() {
+    let scratch = Scratch::new();
+    drop(settled(&scratch, &identity(), Start::Usual));
+    let file = scratch.path().join("identity.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replace(&format!("format = {FORMAT}"), "format = 3")).unwrap();
+    let refused = DataDirectory::open(scratch.path(), &identity(), Start::Usual).unwrap_err();
+    let refused = refused.to_string();
+    assert!(refused.contains("`accounts`") && refused.contains("`morty`"), "{refused}");
 }

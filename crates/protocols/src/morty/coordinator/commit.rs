@@ -4,9 +4,9 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use serried_actor::NodeSet;
-use serried_model::transactions::Outcome;
-use serried_model::{NodeId, ReadStamp, Version, Write};
-use serried_parts::WriteId;
+use serried_model::transactions::{Outcome, Output};
+use serried_model::{Key, Modify, NodeId, ReadStamp, Version, Write};
+use serried_parts::{Effect, WriteId};
 use smallvec::SmallVec;
 
 use super::prepared::{self, Participant, PreparedExecution};
@@ -21,6 +21,8 @@ use crate::morty::votes::{Quorums, Tally};
 
 /// How often an execution is prepared again that was voted down only tentatively.
 pub(super) const TENTATIVE_RETRIES: u32 = 3;
+/// So many crowded keys are remembered, at most.
+const CROWDED_AT_MOST: usize = 1024;
 /// A replica that only reads what is committed may lack something for so many transactions in a row.
 const BEHIND_IN_A_ROW: u32 = 8;
 /// A replica that lacks something that was committed is not asked to read for so long.
@@ -32,6 +34,7 @@ impl Coordinator {
         version: Version,
         reads: Vec<ReadStamp>,
         writes: Vec<Write>,
+        modifies: Vec<Modify>,
         cx: &mut Cx,
     ) {
         let Some(transaction) = self.transactions.get_mut(&version) else { return };
@@ -44,7 +47,17 @@ impl Coordinator {
         if !reads.iter().all(current) {
             return; // The session had not received a Rewind yet. It will run the program again.
         }
-        if reads.is_empty() && writes.is_empty() && transaction.next_eid == 0 {
+        if matches!(transaction.phase, Phase::Executing)
+            && transaction.next_eid == 0
+            && let Some(session) = transaction.session
+            && let Some(crowded) = modifies.iter().find(|it| self.crowded.contains(&it.key))
+        {
+            // Another Commit follows, with a write of the key.
+            self.crowded.remove(&crowded.key);
+            return cx.output((session, Output::Crowded { key: crowded.key.clone() }));
+        }
+        if reads.is_empty() && writes.is_empty() && modifies.is_empty() && transaction.next_eid == 0
+        {
             let decision = match transaction.touched.is_empty() {
                 true => None, // No replica knows of it.
                 false => Some(Decision::Abort),
@@ -53,16 +66,21 @@ impl Coordinator {
             return;
         }
         let found = |read: ReadStamp| {
-            let write = transaction.reads.get(&read.key).and_then(|state| state.found);
-            Read { write: write.expect("an answer that was told was found"), key: read.key }
+            let found = transaction.reads.get(&read.key).and_then(|state| state.found.clone());
+            Read { found: found.expect("an answer that was told was found"), key: read.key }
         };
         let reads: Vec<Read> = reads.into_iter().map(found).collect();
-        let writes = writes.into_iter().map(|write| {
-            let (tag, _) = transaction.tag(&write);
-            TaggedWrite { key: write.key, tag, value: write.value }
+        let writes = writes.into_iter().map(|Write { key, value }| (key, Effect::Put(value)));
+        let modifies = modifies
+            .into_iter()
+            .map(|modify| (modify.key, Effect::Modify(modify.modifications.into())));
+        let writes = writes.chain(modifies).map(|(key, effect)| {
+            let (tag, _) = transaction.tag(&key, &effect);
+            TaggedWrite { key, tag, effect }
         });
         let writes: Vec<TaggedWrite> = writes.collect();
-        let latest_read = reads.iter().map(|read| read.write.version).max().unwrap_or_default();
+        let latest_read = reads.iter().map(|read| read.found.latest().version);
+        let latest_read = latest_read.max().unwrap_or_default();
         let first_key = writes.first().map(|write| &write.key).or(reads.first().map(|r| &r.key));
         let first = first_key.map(|key| self.group.partition_of(key));
         let home = *transaction.home.get_or_insert(first.unwrap_or_default());
@@ -72,6 +90,18 @@ impl Coordinator {
             Control::Validation => self.take_version(version, latest_read, cx),
         };
         self.prepare_if_admitted(version, parts, cx);
+    }
+
+    /// Many have modified a key since a value was written, this transaction among them.
+    pub(super) fn on_crowded(&mut self, version: Version, key: Key) {
+        let Some(transaction) = self.transactions.get(&version) else { return };
+        if !transaction.writes.contains_key(&key) {
+            return;
+        }
+        self.crowded.insert(key);
+        if self.crowded.len() > CROWDED_AT_MOST {
+            self.crowded.pop_first();
+        }
     }
 
     /// Asks all replicas to vote on a new execution, and to abandon those before it.
@@ -351,7 +381,7 @@ impl Coordinator {
             let majority = self.group.majority();
             let is_behind = |part: &Participant| {
                 let mut reads = part.contents.reads.iter();
-                let is_absent = reads.any(|read| read.write.tag == WriteId::INITIAL.tag);
+                let is_absent = reads.any(|read| read.found.write.tag == WriteId::INITIAL.tag);
                 let asked = asked(part.partition);
                 match self.options.control {
                     Control::Ordering => part.votes.is_behind(asked, is_absent, majority),

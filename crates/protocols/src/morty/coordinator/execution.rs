@@ -12,12 +12,12 @@ use std::collections::btree_map::Entry;
 
 use serried_model::transactions::{Outcome, Output};
 use serried_model::{Key, NodeId, ReadValue, TxnId, Version, Write};
-use serried_parts::WriteId;
+use serried_parts::{Effect, WriteId};
 
 use super::transaction::{Phase, ReadState, Transaction, touch};
 use super::{Coordinator, Cx, Timer, patience};
 use crate::morty::Control;
-use crate::morty::message::{Decision, Message, Proposal, Request};
+use crate::morty::message::{Decision, Message, Proposal, Request, Source};
 
 /// A transaction begins to take changes that come fast together when so many of the values that it has
 /// written are superseded by later ones of its own.
@@ -62,12 +62,14 @@ impl Coordinator {
         }
         let all = self.group.all();
         let Some(transaction) = self.transactions.get_mut(&version) else { return };
-        let (tag, changed) = transaction.tag(&write);
-        if changed {
-            let Write { key, value } = write;
+        let Write { key, value } = write;
+        let effect = Effect::Put(value);
+        let (tag, changed) = transaction.tag(&key, &effect);
+        if let (true, Effect::Put(value)) = (changed, effect) {
             let partition = self.group.partition_of(&key);
             transaction.touch_all(partition, all);
-            let rests_on = transaction.reads.get(&key).and_then(|read| read.found);
+            let read = transaction.reads.get(&key);
+            let rests_on = read.and_then(|read| Some(read.found.as_ref()?.latest()));
             cx.broadcast(
                 partition,
                 all,
@@ -103,17 +105,18 @@ impl Coordinator {
         &mut self,
         version: Version,
         mut new: ReadValue,
-        write: WriteId,
+        source: Source,
         instead_of: Option<WriteId>,
         cx: &mut Cx,
     ) {
-        let behind_us = self.behind_us(write.version, cx);
+        let behind_us = self.behind_us(source.latest().version, cx);
         let Some(transaction) = self.transactions.get_mut(&version) else { return };
         let Some(read) = transaction.reads.get_mut(&new.key) else { return };
         match self.options.control {
-            Control::Ordering if write.version >= version => {
-                let from_future =
-                    format_args!("{version} was given {write:?}, from its own future");
+            Control::Ordering if !source.is_sound(version) => {
+                let from_future = format_args!(
+                    "{version} was given {source:?}, from its own future or out of order"
+                );
                 return cx.reject(|| from_future.to_string());
             }
             // It would have to commit above that, in the future.
@@ -123,8 +126,8 @@ impl Coordinator {
             }
             Control::Ordering | Control::Validation => {}
         }
-        let Some(found) = read.found else {
-            (read.found, read.stamp) = (Some(write), read.stamp + 1);
+        let Some(found) = &read.found else {
+            (read.found, read.stamp) = (Some(source), read.stamp + 1);
             new.stamp = read.stamp;
             if let Some(session) = transaction.session {
                 cx.output((session, Output::Value(new)));
@@ -135,18 +138,22 @@ impl Coordinator {
         if is_too_late || self.options.control == Control::Validation {
             return; // Or a second replica was asked, and nothing is executed again.
         }
-        let held = read.held.as_ref().map(|(held, _)| *held);
-        if instead_of.is_some() && instead_of == held {
+        let is_withdrawn =
+            |from: &Source| instead_of.is_some_and(|old| from.of(old.version) == Some(old));
+        let withdrawn = is_withdrawn(found);
+        if read.held.as_ref().is_some_and(|(held, _)| is_withdrawn(held)) {
             read.held = None;
         }
         // Newer than what it has, or what it has is withdrawn. Everything else is late.
-        let withdrawn = instead_of == Some(found);
-        if !withdrawn && write <= read.held.as_ref().map_or(found, |(held, _)| *held) {
+        let known = read.held.as_ref().map_or(found, |(held, _)| held);
+        let differs = known.is_news_to(&source);
+        if !withdrawn && !source.is_news_to(known) {
             return;
         }
-        if read.held.as_ref().is_none_or(|(held, _)| write > *held) {
-            read.held = Some((write, new.value));
+        if read.held.as_ref().is_none_or(|(held, _)| source.is_news_to(held)) {
+            read.held = Some((source, new.value));
         }
+        // If replicas lack different modifications, each says what the other lacks, until they have them.
         // In a chain of transactions whose writes depend on what they read from each other, a change
         // runs through all behind it, and all but the last are for nothing: those that come within a
         // round trip are taken together. What was prepared meanwhile is lost only if it is withdrawn or
@@ -154,7 +161,7 @@ impl Coordinator {
         let interval = self.group.round_trip().max(REWIND_AT_LEAST);
         let due = transaction.rewound_at + interval;
         let holds = matches!(transaction.phase, Phase::Preparing(_))
-            && transaction.revisions() >= REVISIONS_AT_ONCE
+            && (transaction.revisions() >= REVISIONS_AT_ONCE || differs)
             && cx.now() < due
             && !withdrawn;
         match holds {
@@ -174,15 +181,16 @@ impl Coordinator {
         let Transaction { session, reads, phase, .. } = transaction;
         let mut rewound = false;
         for (key, read) in reads {
-            let Some((write, value)) = read.held.take() else { continue };
-            (read.found, read.stamp) = (Some(write), read.stamp + 1);
+            let Some((source, value)) = read.held.take() else { continue };
+            let latest = source.latest().version;
+            (read.found, read.stamp) = (Some(source), read.stamp + 1);
             rewound = true;
             // Whether the current run has used the read, its session knows (000 §4.2,
             // "Re-Execution": is the reply's history a prefix of the current one?).
             if let Some(session) = session {
                 let (key, stamp) = (key.clone(), read.stamp);
                 phase.rewind(&key);
-                let new = ReadValue { key, version: write.version, value, stamp };
+                let new = ReadValue { key, version: latest, value, stamp };
                 cx.output((*session, Output::Rewind(new)));
             }
         }

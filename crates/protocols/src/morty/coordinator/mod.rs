@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serried_actor::{Actor, Context, Coordinate, Group, Settings, Timestamp};
 use serried_model::transactions::{Operation, Outcome, Output};
-use serried_model::{NodeId, ReadValue, Transactions, TxnId, Version};
+use serried_model::{Key, NodeId, ReadValue, Transactions, TxnId, Version};
 use serried_parts::{Map, VersionClock};
 
 use self::admission::Heard;
@@ -60,6 +60,8 @@ pub struct Coordinator {
     clock_bound_us: u64,
     /// What the replicas' clocks read when one of its transactions was let in last.
     heard_time: Option<Heard>,
+    /// Keys that so many transactions have modified that the next one should write a value.
+    crowded: BTreeSet<Key>,
 }
 
 /// What a coordinator does by the clock.
@@ -97,22 +99,25 @@ impl Coordinator {
             behind_in_a_row: 0,
             clock_bound_us: settings.clock_bound_ms.saturating_mul(1000),
             heard_time: None,
+            crowded: BTreeSet::new(),
         }
     }
 
     fn on_reply(&mut self, from: NodeId, reply: Reply, cx: &mut Cx) {
         match reply {
-            Reply::GetReply { version, key, write, value, instead_of } => {
+            Reply::GetReply { version, key, found, value, instead_of } => {
                 self.heard_of(from, cx.now());
+                let latest = found.latest().version;
                 // Under validation, what was found says from when on nothing was there.
-                let version_read = value.as_ref().map_or(Version::INITIAL, |_| write.version);
+                let version_read = value.as_ref().map_or(Version::INITIAL, |_| latest);
                 let read = match self.options.control {
-                    Control::Ordering => write.version,
+                    Control::Ordering => latest,
                     Control::Validation => version_read,
                 };
                 let new = ReadValue { key, version: read, value, stamp: 0 };
-                self.on_get_reply(version, new, write, instead_of, cx);
+                self.on_get_reply(version, new, found, instead_of, cx);
             }
+            Reply::Crowded { version, key } => self.on_crowded(version, key),
             Reply::Admitted { version, clock_us } => self.on_admitted(from, version, clock_us, cx),
             Reply::PrepareReply { version, eid, vote, conflict } => {
                 self.heard_of(from, cx.now());
@@ -265,9 +270,9 @@ impl Coordinate<Transactions> for Coordinator {
             (Operation::Get { key, .. }, Some(version)) => self.on_get(version, key, cx),
             (Operation::Put(write), Some(version)) => self.on_put(version, write, cx),
             (Operation::Commit { reads, writes, modifies }, Some(version))
-                if modifies.is_empty() =>
+                if modifies.is_empty() || self.options.control == Control::Ordering =>
             {
-                self.on_commit(version, reads, writes, cx);
+                self.on_commit(version, reads, writes, modifies, cx);
             }
             (Operation::Rollback, Some(version)) => self.on_rollback(version, cx),
             // Not offered: no session asks for it.

@@ -241,7 +241,8 @@ pub(super) fn split(
 ) -> SmallVec<[(u16, Arc<Contents>); 1]> {
     if group.partitions() == 1 {
         let participants = smallvec![home];
-        return smallvec![(home, Arc::new(Contents { participants, reads, writes }))];
+        let contents = Contents { participants, reads, writes, ..Contents::default() };
+        return smallvec![(home, Arc::new(contents))];
     }
     let mut parts: SmallVec<[(u16, Contents); 1]> = smallvec![(home, Contents::default())];
     let part_of = |key: &Key, parts: &mut SmallVec<[(u16, Contents); 1]>| {

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use serried_actor::{Group, NodeSet, Timestamp};
-use serried_model::{Key, NodeId, TxnId, Value, Version, Write};
-use serried_parts::WriteId;
+use serried_model::{Key, NodeId, TxnId, Value, Version};
+use serried_parts::Effect;
 use smallvec::SmallVec;
 
 use super::Cx;
 use super::admission::Asking;
 use super::prepared::PreparedExecution;
-use crate::morty::message::{Decision, Message, Proposal, Request};
+use crate::morty::message::{Decision, Message, Proposal, Request, Source};
 use crate::morty::votes::Tally;
 
 /// A transaction that is not decided.
@@ -21,7 +21,7 @@ pub(super) struct Transaction {
     pub session: Option<TxnId>,
     pub reads: BTreeMap<Key, ReadState>,
     /// What was last written to each key, by whichever run, with its tag.
-    pub writes: BTreeMap<Key, (u32, Option<Value>)>,
+    pub writes: BTreeMap<Key, (u32, Effect)>,
     pub next_tag: u32,
     /// The next execution to be prepared.
     pub next_eid: u32,
@@ -47,11 +47,11 @@ pub(super) struct Transaction {
 #[derive(Debug)]
 pub(super) struct ReadState {
     /// What was found, once something was.
-    pub found: Option<WriteId>,
+    pub found: Option<Source>,
     /// How many answers were given to its session.
     pub stamp: u32,
     /// A newer answer that was not given to its session yet.
-    pub held: Option<(WriteId, Option<Value>)>,
+    pub held: Option<(Source, Option<Value>)>,
     /// The replica to ask next, by its place in the order of distance.
     pub asked: usize,
     /// How often another replica was asked.
@@ -123,14 +123,14 @@ impl Transaction {
         touch_all(&mut self.touched, partition, replicas);
     }
 
-    /// The tag of a write, and whether it is new: a value that the key had before keeps its tag.
-    pub(super) fn tag(&mut self, write: &Write) -> (u32, bool) {
+    /// The tag of a write, and whether it is new: what was last done to the key keeps its tag.
+    pub(super) fn tag(&mut self, key: &Key, effect: &Effect) -> (u32, bool) {
         let tag = self.next_tag;
-        match self.writes.entry(write.key.clone()) {
-            Entry::Occupied(old) if old.get().1 == write.value => return (old.get().0, false),
-            Entry::Occupied(mut old) => *old.get_mut() = (tag, write.value.clone()),
+        match self.writes.entry(key.clone()) {
+            Entry::Occupied(old) if old.get().1 == *effect => return (old.get().0, false),
+            Entry::Occupied(mut old) => *old.get_mut() = (tag, effect.clone()),
             Entry::Vacant(new) => {
-                new.insert((tag, write.value.clone()));
+                new.insert((tag, effect.clone()));
             }
         }
         self.next_tag += 1;

@@ -46,21 +46,23 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use serried_actor::NodeSet;
-use serried_model::{Key, NodeId, Version};
-use serried_parts::{Committed, decode_versions};
+use serried_model::{Key, Modification, NodeId, Value, Version};
+use serried_parts::{Committed, Effect, decode_versions, try_decode_versions};
 
 use super::log_marks::LogMarks;
 use super::setup::Setup;
 use super::state::State;
 use super::{Cx, Timer};
 use crate::morty::digest::Digest;
-use crate::morty::message::{CatchingUp, Contents, Holds, Message, TaggedWrite, Truncating};
+use crate::morty::message::{
+    CatchingUp, Contents, Holds, Message, Overwritten, TaggedWrite, Truncating,
+};
 use crate::morty::record::Record;
 
 /// How many transactions are listed in one message, and how many are fetched with one message.
 const LISTED_AT_ONCE: usize = 4096;
 const FETCHED_AT_ONCE: usize = 256;
-/// How much of a store is sent in one message, in bytes.
+/// How much of a store is sent in one message, and about how much of what was fetched, in bytes.
 const SCANNED_AT_ONCE: usize = 256 << 10;
 /// A peer that has not answered for this long, round trips not counted, is asked again, or another peer is.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -345,8 +347,8 @@ impl CatchUp {
             return; // What this replica had may have been replaced already.
         }
         let State { keys, settled, progress, .. } = state;
-        let (mut executions, mut complete) = (Vec::new(), true);
-        let whole_from = progress.whole_from();
+        let (mut executions, mut complete, mut bytes) = (Vec::new(), true, 0);
+        let (whole_from, readable_from) = (progress.whole_from(), progress.readable_from());
         for version in versions.into_iter().filter(|version| *version >= whole_from) {
             let Some((eid, written)) = settled.execution(version) else { continue };
             let mut contents = Contents::default();
@@ -354,15 +356,34 @@ impl CatchUp {
             for key in written {
                 // A version that was overwritten and forgotten is gone. One that was forgotten before it got here is
                 // not even among the keys, but then the past can't be read here from before it.
-                let record = keys.load(key, cx.store());
-                let Some(committed) = record.committed.get(version) else {
-                    complete = false;
-                    continue;
+                let versions = &keys.load(key, cx.store()).committed;
+                let latest = versions.latest_value_before(readable_from);
+                let later = latest.filter(|latest| latest.id.version > version);
+                let is_certain = |effect: &&Effect| match later {
+                    None => true,
+                    Some(later) => ![&later.effect, *effect].iter().any(|it| is_result(it)),
                 };
-                let (tag, value) = (committed.id.tag, committed.value.clone());
-                contents.writes.push(TaggedWrite { key: key.clone(), tag, value });
+                let held = versions.get(version);
+                if let Some(Committed { id, effect }) = held.filter(|it| is_certain(&&it.effect)) {
+                    let (key, tag, effect) = (key.clone(), id.tag, effect.clone());
+                    bytes += effect_bytes(&effect);
+                    contents.writes.push(TaggedWrite { key, tag, effect });
+                    continue;
+                }
+                complete = false;
+                // The asker may know the later one as a modification, and lack what that rests on. What was executed below it here
+                // may have lacked something, too.
+                if let Some(Committed { id: by, effect: Effect::Result(value) }) = later {
+                    let tag = settled.tag(version, key);
+                    let (key, by, value) = (key.clone(), *by, value.clone());
+                    bytes += value.as_ref().map_or(0, Value::len);
+                    contents.overwritten.push(Overwritten { key, tag, by, value });
+                }
             }
             executions.push((version, eid, Arc::new(contents)));
+            if bytes > SCANNED_AT_ONCE {
+                break; // The asker asks for the rest.
+            }
         }
         let readable_from = match complete {
             true => progress.lacks_before(),
@@ -440,6 +461,16 @@ impl CatchUp {
         if (from, number) != (run.peer, run.number) || (&*asked, *wanted) != (&after, since) {
             return None;
         }
+        let decode = |bytes: Option<Vec<u8>>| match bytes {
+            Some(bytes) => try_decode_versions(&bytes).map(Some),
+            None => Some(None),
+        };
+        let entries: Option<Entries> =
+            entries.into_iter().map(|(key, bytes)| Some((key, decode(bytes)?))).collect();
+        let Some(entries) = entries else {
+            cx.reject(|| format!("{from} has sent keys that can't be decoded"));
+            return None;
+        };
         let (upto, digest) = *began_at.get_or_insert((holds.watermark, holds.digest));
         let (least, merged) = state.progress.unfinished_copy().unwrap_or(state.progress.finished());
         if holds.watermark < upto || upto < least {
@@ -466,9 +497,8 @@ impl CatchUp {
             state.keys.replace(&key, Version::at(upto), Vec::new(), cx.store());
         }
         self.copied += entries.len() as u64;
-        for (key, bytes) in entries {
-            if let Some(bytes) = bytes {
-                let others = decode_versions(&bytes);
+        for (key, others) in entries {
+            if let Some(others) = others {
                 state.keys.replace(&key, Version::at(upto), others, cx.store());
             }
         }
@@ -487,13 +517,22 @@ impl CatchUp {
     }
 }
 
+/// Whether it is what a modification has resulted in.
+fn is_result(effect: &Effect) -> bool {
+    matches!(effect, Effect::Result(_))
+}
+
+/// About how many bytes an effect takes in a message.
+fn effect_bytes(effect: &Effect) -> usize {
+    let value = effect.value().flatten().map_or(0, Value::len);
+    value + effect.modifications().iter().map(Modification::value_bytes).sum::<usize>()
+}
+
+/// Keys in ascending order, with their versions if they have changed.
+type Entries = Vec<(Key, Option<Vec<Committed>>)>;
+
 /// The keys of the own store between `after` and `until` that the peer does not have.
-fn deleted(
-    after: Option<Key>,
-    until: &Option<Key>,
-    entries: &[(Key, Option<Vec<u8>>)],
-    cx: &mut Cx,
-) -> Vec<Key> {
+fn deleted(after: Option<Key>, until: &Option<Key>, entries: &Entries, cx: &mut Cx) -> Vec<Key> {
     let mut deleted = Vec::new();
     let (mut from, mut more) = (after, true);
     while more {

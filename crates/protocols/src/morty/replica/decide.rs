@@ -69,7 +69,11 @@ impl Replica {
         observe_writes(version, &contents, cx);
         cx.observe(|| Observation::Committed {
             version,
-            reads: contents.reads.iter().map(|r| (r.key.clone(), r.write.version)).collect(),
+            reads: contents
+                .reads
+                .iter()
+                .map(|r| (r.key.clone(), r.found.latest().version))
+                .collect(),
             writes: contents.writes.iter().map(|write| write.key.clone()).collect(),
         });
         self.notify(cx);

@@ -2,9 +2,9 @@
 
 use serried_actor::Observation;
 use serried_model::{Key, NodeId, Value, Version};
-use serried_parts::{Committed, WriteId};
+use serried_parts::{Effect, WriteId};
 
-use super::key_record::Notice;
+use super::key_record::{Found, Notice};
 use super::{Cx, Replica};
 use crate::morty::message::{Contents, Message, PastRead, Refusal, Reply, Settlement, Status};
 use crate::morty::{Control, Mutation};
@@ -48,19 +48,19 @@ impl Replica {
             return;
         }
         let place = self.state.keys.loaded(&key, cx.store());
-        let (_, record) = self.state.keys.at(place);
+        let record = self.state.keys.settled_at(place);
         let settled = self.state.progress.watermark();
-        let (write, value) = match self.setup.options.control {
+        let Found { source: found, value } = match self.setup.options.control {
             Control::Ordering => record.find_for(version, settled),
             Control::Validation => record.find_committed(settled),
         };
-        let found = write.version;
-        cx.observe(|| Observation::Read { key: key.clone(), reader: version, found });
-        if self.setup.options.re_execution && record.add_read(version, write) {
+        let latest = found.latest().version;
+        cx.observe(|| Observation::Read { key: key.clone(), reader: version, found: latest });
+        if self.setup.options.re_execution && record.add_read(version, found.clone()) {
             self.transactions.open(version, cx.now(), &self.setup).reads.push(place);
         }
         let reply =
-            Message::Reply(Reply::GetReply { version, key, write, value, instead_of: None });
+            Message::Reply(Reply::GetReply { version, key, found, value, instead_of: None });
         cx.send_before_durable(version.coordinator, reply);
     }
 
@@ -82,7 +82,7 @@ impl Replica {
         cx.observe(|| Observation::Written { key: key.clone(), version, revision: tag });
         let place = self.state.keys.place(&key);
         let written = (WriteId { version, tag }, rests_on);
-        if self.state.keys.add_write(place, written, &value) {
+        if self.state.keys.add_write(place, written, &Effect::Put(value)) {
             undecided.writes.push(place);
         }
         self.notify(cx);
@@ -101,10 +101,9 @@ impl Replica {
         } else if at < self.state.progress.readable_from() {
             PastRead::Forgotten
         } else {
-            match self.state.keys.load(&key, cx.store()).committed.latest_before(at) {
-                Some(Committed { id, value }) => PastRead::Value(*id, value.clone()),
-                None => PastRead::Value(WriteId::INITIAL, None),
-            }
+            let versions = &self.state.keys.load(&key, cx.store()).committed;
+            let (id, value) = versions.value_at(at).unwrap_or((WriteId::INITIAL, None));
+            PastRead::Value(id, value)
         };
         cx.send_before_durable(from, Message::Reply(Reply::GetAtReply { request, found }));
     }
@@ -115,11 +114,12 @@ impl Replica {
         if !self.setup.options.re_execution || self.catch_up.is_behind() {
             self.state.keys.forget_notices();
         }
-        for Notice { reader, key, write, value, instead_of } in self.state.keys.take_notices() {
-            let found = write.version;
-            cx.observe(|| Observation::Read { key: key.clone(), reader, found });
+        for Notice { reader, key, found, instead_of } in self.state.keys.take_notices() {
+            let Found { source: found, value } = found;
+            let latest = found.latest().version;
+            cx.observe(|| Observation::Read { key: key.clone(), reader, found: latest });
             let reply =
-                Message::Reply(Reply::GetReply { version: reader, key, write, value, instead_of });
+                Message::Reply(Reply::GetReply { version: reader, key, found, value, instead_of });
             cx.send_before_durable(reader.coordinator, reply);
         }
     }

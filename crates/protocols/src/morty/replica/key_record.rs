@@ -2,11 +2,12 @@
 
 use core::cmp::Ordering;
 
-use serried_model::{Key, Value, Version};
-use serried_parts::{Committed, ReadMarks, StoredVersions, WriteId};
+use serried_model::{Key, Modification, Value, Version};
+use serried_parts::{Committed, Effect, ReadMarks, StoredVersions, WriteId};
 use smallvec::SmallVec;
 
 use crate::morty::Control;
+use crate::morty::message::{Read, Source};
 
 /// One key's `vrecord`.
 #[derive(Debug, Default)]
@@ -34,14 +35,14 @@ struct Active {
 #[derive(Debug)]
 struct UncommittedRead {
     reader: Version,
-    replied: WriteId,
+    replied: Source,
 }
 
 /// `(ver, val)`: a write that others may read before it is decided.
 #[derive(Debug)]
 struct UncommittedWrite {
     id: WriteId,
-    value: Option<Value>,
+    effect: Effect,
     /// What its transaction found in the key, if it has read it.
     rests_on: Option<WriteId>,
     /// There is something newer, or what it rests on is stale itself: its transaction runs again, and
@@ -55,6 +56,16 @@ struct UncommittedWrite {
 struct PreparedRead {
     reader: Version,
     found: Version,
+    /// The transactions whose modifications it has found, in ascending order.
+    modified: Box<[Version]>,
+}
+
+impl PreparedRead {
+    /// Whether it has missed a write of `writer`.
+    fn misses(&self, writer: Version) -> bool {
+        let is_between = self.found < writer && writer < self.reader;
+        is_between && self.modified.binary_search(&writer).is_err()
+    }
 }
 
 /// A notice to a reader that it would now find something else.
@@ -62,10 +73,22 @@ struct PreparedRead {
 pub(super) struct Notice {
     pub reader: Version,
     pub key: Key,
-    pub write: WriteId,
-    pub value: Option<Value>,
-    /// The write that it had found before, if that is withdrawn.
+    pub found: Found,
+    /// A write that it had found before, if that is withdrawn.
     pub instead_of: Option<WriteId>,
+}
+
+/// What a reader finds in a key.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Found {
+    pub source: Source,
+    pub value: Option<Value>,
+}
+
+impl Found {
+    fn value(id: WriteId, value: Option<&Value>) -> Found {
+        Found { source: Source::from(id), value: value.cloned() }
+    }
 }
 
 /// A read did not see a write.
@@ -85,46 +108,101 @@ impl KeyRecord {
         self.active.get_or_insert_default()
     }
 
-    /// The write with the largest version below `reader`'s, committed or not. A delete below `settled` is
-    /// reported as if nothing was there, because other replicas may have forgotten it already.
-    pub(super) fn find_for(&self, reader: Version, settled: Version) -> (WriteId, Option<Value>) {
-        match self.find(reader) {
-            (write, None) if write.version < settled => (WriteId::INITIAL, None),
-            found => found,
+    /// What is written below `reader`'s version, committed or not. A delete below `settled` is reported as if nothing was there,
+    /// because other replicas may have forgotten it already.
+    pub(super) fn find_for(&self, reader: Version, settled: Version) -> Found {
+        let mut found = self.find(reader);
+        let Source { write, modified } = &mut found.source;
+        let is_delete = match modified.is_empty() {
+            true => found.value.is_none(),
+            false => {
+                self.committed.get(write.version).is_some_and(|write| write.effect.is_delete())
+            }
+        };
+        if is_delete && write.version < settled {
+            *write = WriteId::INITIAL;
         }
+        found
     }
 
     /// The latest write that is committed. If it is a delete, or there is none, the answer says from which version on
     /// nothing was there: from that of the delete, or from `settled`, below which everything is known.
-    pub(super) fn find_committed(&self, settled: Version) -> (WriteId, Option<Value>) {
+    pub(super) fn find_committed(&self, settled: Version) -> Found {
         match self.committed.latest() {
-            Some(Committed { id, value: None }) => (absent_from(id.version.max(settled)), None),
-            Some(Committed { id, value }) => (*id, value.clone()),
-            None => (absent_from(settled), None),
+            // There are no modifications under validation.
+            Some(Committed { id, effect }) => match effect.value().flatten() {
+                Some(value) => Found::value(*id, Some(value)),
+                None => Found::value(absent_from(id.version.max(settled)), None),
+            },
+            None => Found::value(absent_from(settled), None),
         }
     }
 
-    /// The write with the largest version below `reader`'s, committed or not.
-    pub(super) fn find(&self, reader: Version) -> (WriteId, Option<Value>) {
-        let committed = self.committed.latest_before(reader);
-        let uncommitted = self.uncommitted_before(reader);
-        match (committed, uncommitted) {
-            (Some(committed), Some(write)) if committed.id.version >= write.id.version => {
-                (committed.id, committed.value.clone())
+    /// What is written below `reader`'s version, committed or not: the write of a value with the largest version, and the
+    /// modifications above it.
+    pub(super) fn find(&self, reader: Version) -> Found {
+        let mut uncommitted = self.uncommitted_before(reader);
+        if uncommitted.is_empty() && !self.committed.may_modify() {
+            let latest = self.committed.latest_before(reader);
+            return match latest {
+                Some(Committed { id, effect }) => Found::value(*id, effect.value().flatten()),
+                None => Found::value(WriteId::INITIAL, None),
+            };
+        }
+        let mut committed = self.committed.before(reader);
+        let mut modifies: SmallVec<[(WriteId, &Effect); 1]> = SmallVec::new();
+        let (write, value) = loop {
+            let (id, effect) = match (committed.split_last(), uncommitted.split_last()) {
+                (Some((latest, rest)), other)
+                    if other.is_none_or(|(write, _)| latest.id.version >= write.id.version) =>
+                {
+                    committed = rest;
+                    if let Some((write, rest)) = other
+                        && write.id.version == latest.id.version
+                    {
+                        uncommitted = rest;
+                    }
+                    (latest.id, &latest.effect)
+                }
+                (_, Some((latest, rest))) => {
+                    uncommitted = rest;
+                    (latest.id, &latest.effect)
+                }
+                (_, None) => break (WriteId::INITIAL, None),
+            };
+            match effect.value() {
+                Some(value) => break (id, value),
+                None => modifies.push((id, effect)),
             }
-            (_, Some(write)) => (write.id, write.value.clone()),
-            (Some(committed), None) => (committed.id, committed.value.clone()),
-            (None, None) => (WriteId::INITIAL, None),
+        };
+        if modifies.is_empty() {
+            return Found::value(write, value);
         }
+        let steps = modifies.iter().rev().flat_map(|(_, effect)| effect.modifications());
+        let value = Modification::apply_all(steps, value);
+        let modified = modifies.iter().rev().map(|(id, _)| *id).collect();
+        Found { source: Source { write, modified }, value }
     }
 
-    fn uncommitted_before(&self, reader: Version) -> Option<&UncommittedWrite> {
-        let writes = &self.active.as_deref()?.writes;
-        writes[..writes.partition_point(|write| write.id.version < reader)].last()
+    /// How many modifications there are above the latest value and above `settled`, but at most about `at_most`.
+    pub(super) fn crowd(&self, settled: Version, at_most: usize) -> usize {
+        let active = self.active.as_deref();
+        let uncommitted = active.map_or(0, |active| active.writes.len());
+        let unsettled = self.committed.all().len() - self.committed.before(settled).len();
+        if uncommitted + unsettled < at_most {
+            return uncommitted + unsettled; // Not more, at least.
+        }
+        let latest = self.committed.all().iter().rev().take(at_most.min(unsettled));
+        uncommitted + latest.take_while(|committed| committed.effect.value().is_none()).count()
+    }
+
+    fn uncommitted_before(&self, reader: Version) -> &[UncommittedWrite] {
+        let Some(active) = self.active.as_deref() else { return &[] };
+        &active.writes[..active.writes.partition_point(|write| write.id.version < reader)]
     }
 
     /// Adds a read, whose reader receives a notice when it would find something else than `replied`. Returns whether it is new.
-    pub(super) fn add_read(&mut self, reader: Version, replied: WriteId) -> bool {
+    pub(super) fn add_read(&mut self, reader: Version, replied: Source) -> bool {
         let reads = &mut self.active().reads;
         match reads.iter_mut().find(|read| read.reader == reader) {
             Some(read) => {
@@ -154,13 +232,13 @@ impl KeyRecord {
         &mut self,
         key: &Key,
         (id, rests_on): (WriteId, Option<WriteId>),
-        value: &Option<Value>,
+        effect: &Effect,
         notices: &mut Vec<Notice>,
     ) -> bool {
         let writes = &mut self.active().writes;
         let position = writes.partition_point(|write| write.id.version < id.version);
         // Until it is known to be fresh.
-        let mut write = UncommittedWrite { id, value: value.clone(), rests_on, stale: true };
+        let mut write = UncommittedWrite { id, effect: effect.clone(), rests_on, stale: true };
         let new = match writes.get_mut(position) {
             Some(old) if old.id.version == id.version => {
                 match old.id.tag.cmp(&id.tag) {
@@ -179,7 +257,7 @@ impl KeyRecord {
         };
         self.reconsider(key, position, notices);
         if new && self.active().writes[position].stale {
-            self.announce(key, id, value, notices);
+            self.announce(key, id, effect, notices);
         }
         new
     }
@@ -203,8 +281,8 @@ impl KeyRecord {
             let write = &mut self.active().writes[i];
             write.stale = stale;
             if was_stale && !stale {
-                let (id, value) = (write.id, write.value.clone());
-                self.announce(key, id, &value, notices);
+                let (id, effect) = (write.id, write.effect.clone());
+                self.announce(key, id, &effect, notices);
             }
         }
     }
@@ -219,13 +297,13 @@ impl KeyRecord {
         let above = self.remove_write(version);
         self.reconsider(key, above, notices);
         let Some(active) = self.active.as_deref() else { return };
-        let told = active.reads.iter().filter(|read| read.replied.version == version);
-        let told: Vec<_> = told.map(|read| (read.reader, read.replied)).collect();
-        for (reader, replied) in told {
-            let (write, value) = self.find(reader);
-            self.add_read(reader, write);
+        let told = active.reads.iter();
+        let told = told.filter_map(|read| Some((read.reader, read.replied.of(version)?)));
+        for (reader, replied) in told.collect::<Vec<_>>() {
+            let Some(found) = self.find_known(reader) else { continue };
+            self.add_read(reader, found.source.clone());
             let (key, instead_of) = (key.clone(), Some(replied));
-            notices.push(Notice { reader, key, write, value, instead_of });
+            notices.push(Notice { reader, key, found, instead_of });
         }
     }
 
@@ -234,13 +312,27 @@ impl KeyRecord {
         &mut self,
         key: &Key,
         id: WriteId,
+        effect: &Effect,
+        notices: &mut Vec<Notice>,
+    ) {
+        self.committed.insert(Committed { id, effect: effect.clone() });
+        self.announce(key, id, effect, notices);
+        let above = self.remove_write(id.version);
+        self.reconsider(key, above, notices);
+    }
+
+    /// A modification is committed, and the key has this value afterwards.
+    pub(super) fn commit_result(
+        &mut self,
+        key: &Key,
+        id: WriteId,
         value: &Option<Value>,
         notices: &mut Vec<Notice>,
     ) {
-        self.committed.insert(Committed { id, value: value.clone() });
-        self.announce(key, id, value, notices);
-        let above = self.remove_write(id.version);
-        self.reconsider(key, above, notices);
+        let effect = Effect::Result(value.clone());
+        if self.committed.insert(Committed { id, effect: effect.clone() }) {
+            self.announce(key, id, &effect, notices);
+        }
     }
 
     /// Removes a transaction's uncommitted write, if there is one. Returns where those above it begin.
@@ -254,33 +346,58 @@ impl KeyRecord {
     }
 
     /// Adds notices for the reads that would find `id` and don't know it. A read misses a write if it has found
-    /// an older one, or another value of the same transaction (000 §4.2, "Put").
-    fn announce(
-        &mut self,
-        key: &Key,
-        id: WriteId,
-        value: &Option<Value>,
-        notices: &mut Vec<Notice>,
-    ) {
-        let Some(active) = self.active.as_deref_mut() else { return };
-        for read in &mut active.reads {
-            let same_writer = read.replied.version == id.version;
-            if read.reader <= id.version
-                || read.replied.version > id.version
-                || read.replied.tag == id.tag && same_writer
-            {
-                continue;
-            }
-            let instead_of = (same_writer && read.replied.tag > id.tag).then_some(read.replied);
-            read.replied = id;
-            let (reader, key, value) = (read.reader, key.clone(), value.clone());
-            notices.push(Notice { reader, key, write: id, value, instead_of });
+    /// an older one, or another value of the same transaction (000 §4.2, "Put"). It misses a modification if that is not among those
+    /// that it has found.
+    fn announce(&mut self, key: &Key, id: WriteId, effect: &Effect, notices: &mut Vec<Notice>) {
+        let Some(active) = self.active.as_deref() else { return };
+        let misses = |read: &UncommittedRead| match read.replied.of(id.version) {
+            Some(known) => known.tag != id.tag,
+            None => read.replied.write.version < id.version,
+        };
+        let missed = (0..active.reads.len()).filter(|i| {
+            let read = &active.reads[*i];
+            read.reader > id.version && misses(read)
+        });
+        for i in missed.collect::<SmallVec<[usize; 4]>>() {
+            let reads = &self.active().reads;
+            let (reader, known) = (reads[i].reader, reads[i].replied.of(id.version));
+            let Some(found) = self.find_with(reader, id, effect) else { continue };
+            let instead_of = known.filter(|known| known.tag > id.tag);
+            self.active().reads[i].replied = found.source.clone();
+            notices.push(Notice { reader, key: key.clone(), found, instead_of });
         }
     }
 
+    /// What a reader of `id` finds. Values above it that are stale are not shown. None if it is not known; then the reader
+    /// learns it when it is prepared.
+    fn find_with(&self, reader: Version, id: WriteId, effect: &Effect) -> Option<Found> {
+        let above = |version: Version| version > id.version;
+        let committed = self.committed.before(reader).iter().rev();
+        let committed = committed.take_while(|write| above(write.id.version));
+        let uncommitted = self.uncommitted_before(reader).iter().rev();
+        let uncommitted = uncommitted.take_while(|write| above(write.id.version));
+        let mut effects =
+            committed.map(|it| &it.effect).chain(uncommitted.map(|it| &it.effect)).chain([effect]);
+        if let Some(value) = effect.value()
+            && effects.all(|effect| effect.value().is_some())
+        {
+            return Some(Found::value(id, value));
+        }
+        self.find_known(reader)
+    }
+
+    /// What is written below `reader`'s version, unless it depends on what is in the store and was not loaded.
+    fn find_known(&self, reader: Version) -> Option<Found> {
+        let found = self.find(reader);
+        let is_known = found.source.modified.is_empty() || self.committed.is_loaded();
+        is_known.then_some(found)
+    }
+
     /// Adds a read on which this replica votes Commit.
-    pub(super) fn prepare_read(&mut self, reader: Version, found: Version) {
-        self.active().prepared_reads.push(PreparedRead { reader, found });
+    pub(super) fn prepare_read(&mut self, reader: Version, found: &Source) {
+        let modified = found.modified.iter().map(|write| write.version).collect();
+        let found = found.write.version;
+        self.active().prepared_reads.push(PreparedRead { reader, found, modified });
     }
 
     /// Removes it again.
@@ -291,20 +408,35 @@ impl KeyRecord {
     /// Whether `reader`, which found `found`, missed a write (check 1). A reader that found nothing has not missed a
     /// delete: it would have found nothing either way. Nor has it missed a value for good, since it may have found a
     /// later delete that is not known here.
-    pub(super) fn missed_by(&self, reader: Version, found: WriteId) -> Option<Missed> {
-        let latest = self.committed.latest_before(reader);
-        let found = match latest {
-            Some(delete) if found == WriteId::INITIAL && delete.value.is_none() => delete.id,
-            _ => found,
+    pub(super) fn missed_by(&self, reader: Version, found: &Source) -> Option<Missed> {
+        let is_nothing = found.write == WriteId::INITIAL;
+        // The version below which nothing is named.
+        let first = found.modified.first().map_or(reader, |write| write.version);
+        let latest = self.committed.latest_before(first);
+        let from = match latest {
+            Some(delete) if is_nothing && delete.effect.is_delete() => delete.id.version,
+            _ => found.write.version,
         };
-        let between = |version: Version| version > found.version;
-        if latest.is_some_and(|write| between(write.id.version)) {
-            Some(if found == WriteId::INITIAL { Missed::Perhaps } else { Missed::ForGood })
-        } else if self.uncommitted_before(reader).is_some_and(|write| between(write.id.version)) {
-            Some(Missed::Perhaps)
-        } else {
-            None
+        if found.modified.is_empty() {
+            // Most reads name no modifications. What is missed is then the latest write, or none is.
+            if latest.is_some_and(|write| write.id.version > from) {
+                return Some(if is_nothing { Missed::Perhaps } else { Missed::ForGood });
+            }
+            let uncommitted = self.uncommitted_before(reader).last();
+            return uncommitted.filter(|it| it.id.version > from).map(|_| Missed::Perhaps);
         }
+        let is_missed = |version: &Version| *version > from && found.of(*version).is_none();
+        let committed = self.committed.before(reader).iter().rev().map(|write| write.id.version);
+        let latest = committed.take_while(|version| *version > from).find(is_missed);
+        if let Some(version) = latest {
+            return Some(match is_nothing && version < first {
+                true => Missed::Perhaps,
+                false => Missed::ForGood,
+            });
+        }
+        let uncommitted = self.uncommitted_before(reader).iter().rev().map(|it| it.id.version);
+        let latest = uncommitted.take_while(|version| *version > from).find(is_missed);
+        latest.map(|_| Missed::Perhaps)
     }
 
     /// Whether `reader`, which found what was there from `found` on, missed a write.
@@ -313,7 +445,7 @@ impl KeyRecord {
         if committed.is_some_and(|write| write.id.version > found) {
             return Some(Missed::ForGood);
         }
-        let uncommitted = self.uncommitted_before(reader);
+        let uncommitted = self.uncommitted_before(reader).last();
         uncommitted.is_some_and(|write| write.id.version > found).then_some(Missed::Perhaps)
     }
 
@@ -326,7 +458,7 @@ impl KeyRecord {
         control: Control,
     ) -> Option<(Missed, Version)> {
         let prepared = self.active.as_deref().map_or(&[][..], |active| &active.prepared_reads);
-        let missed = |read: &&PreparedRead| read.found < writer && writer < read.reader;
+        let missed = |read: &&PreparedRead| read.misses(writer);
         let prepared = prepared.iter().filter(missed).map(|read| read.reader).max();
         match self.committed_reads.who_misses(writer) {
             Some((found, reader)) => {
@@ -341,8 +473,18 @@ impl KeyRecord {
     /// A transaction that has read the key has committed. No write below `settled_below` is voted on any more, so reads that
     /// could only miss one of those are forgotten. If nothing is found under validation, each watermark is found by other
     /// readers, and their reads would add up.
-    pub(super) fn commit_read(&mut self, found: Version, reader: Version, settled_below: Version) {
+    ///
+    /// A read that has found modifications has missed every write that lies between two of them. So it counts as if each
+    /// modification had read the one before it.
+    pub(super) fn commit_read(&mut self, read: &Read, reader: Version, settled_below: Version) {
         self.committed_reads.forget_before(settled_below);
+        let mut found = read.found.write.version;
+        for write in &read.found.modified {
+            if write.version > settled_below {
+                self.committed_reads.record(found, write.version);
+            }
+            found = write.version;
+        }
         self.committed_reads.record(found, reader);
     }
 
@@ -376,7 +518,7 @@ mod tests {
     fn told(change: impl FnOnce(&Key, &mut Vec<Notice>)) -> Vec<(u64, WriteId)> {
         let mut notices = Vec::new();
         change(&Key::from("key"), &mut notices);
-        notices.iter().map(|notice| (notice.reader.timestamp_us, notice.write)).collect()
+        notices.iter().map(|it| (it.reader.timestamp_us, it.found.source.write)).collect()
     }
 
     fn id(at: u64, tag: u32) -> WriteId {
@@ -385,7 +527,7 @@ mod tests {
 
     fn add(record: &mut KeyRecord, id: WriteId, rests_on: WriteId) -> Vec<(u64, WriteId)> {
         told(|key, notices| {
-            record.add_write(key, (id, Some(rests_on)), &None, notices);
+            record.add_write(key, (id, Some(rests_on)), &Effect::Put(None), notices);
         })
     }
 
@@ -394,7 +536,7 @@ mod tests {
     fn chain() -> KeyRecord {
         let mut record = KeyRecord::default();
         for reader in 2..=5 {
-            record.add_read(Version::at(reader), WriteId::INITIAL);
+            record.add_read(Version::at(reader), WriteId::INITIAL.into());
         }
         let (third, fourth) = (id(3, 1), id(4, 1));
         assert_eq!(add(&mut record, third, WriteId::INITIAL), [(4, third), (5, third)]);
@@ -448,7 +590,7 @@ mod tests {
         assert_eq!(add(&mut record, id(2, 1), WriteId::INITIAL), [(3, id(2, 1))]);
         assert_eq!(add(&mut record, id(4, 2), id(3, 1)), []);
         let blind = |key: &Key, notices: &mut Vec<Notice>| {
-            record.add_write(key, (id(3, 1), None), &None, notices);
+            record.add_write(key, (id(3, 1), None), &Effect::Put(None), notices);
         };
         assert_eq!(told(blind), [(5, id(4, 2))]);
     }

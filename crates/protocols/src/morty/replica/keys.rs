@@ -19,7 +19,7 @@
 
 use serried_actor::Store;
 use serried_model::{Key, Value, Version};
-use serried_parts::{Committed, Place, Pool, StoredVersions, WriteId};
+use serried_parts::{Committed, Effect, Place, Pool, StoredVersions, WriteId};
 
 use super::key_record::{KeyRecord, Notice};
 
@@ -34,13 +34,16 @@ pub(super) struct Keys {
     at_most: usize,
     /// Everything that was committed below this is in the store.
     stored: Version,
+    /// Everything that was committed below this is here, in memory or in the store.
+    settled: Version,
     /// Notices to readers that they would now find something else. Empty between events.
     notices: Vec<Notice>,
 }
 
 impl Keys {
     pub(super) fn new(at_most: usize) -> Keys {
-        Keys { records: Pool::default(), at_most, stored: Version::INITIAL, notices: Vec::new() }
+        let (stored, settled) = (Version::INITIAL, Version::INITIAL);
+        Keys { records: Pool::default(), at_most, stored, settled, notices: Vec::new() }
     }
 
     /// A key's record, which may lack versions that are in the store.
@@ -74,6 +77,13 @@ impl Keys {
         place
     }
 
+    /// The record in a place, all of whose versions are in memory. Those below the watermark are values now.
+    pub(super) fn settled_at(&mut self, place: Place) -> &mut KeyRecord {
+        let (_, record) = self.records.at_place(place);
+        record.committed.execute_latest_before(self.settled);
+        record
+    }
+
     /// The record in a place, and its key.
     pub(super) fn at(&mut self, place: Place) -> (&Key, &mut KeyRecord) {
         self.records.at_place(place)
@@ -84,10 +94,10 @@ impl Keys {
         &mut self,
         place: Place,
         written: (WriteId, Option<WriteId>),
-        value: &Option<Value>,
+        effect: &Effect,
     ) -> bool {
         let (key, record) = self.records.at_place(place);
-        record.add_write(key, written, value, &mut self.notices)
+        record.add_write(key, written, effect, &mut self.notices)
     }
 
     /// Withdraws a transaction's uncommitted write.
@@ -97,9 +107,16 @@ impl Keys {
     }
 
     /// Commits a write, which need not have been known before.
-    pub(super) fn commit_write(&mut self, place: Place, id: WriteId, value: &Option<Value>) {
+    pub(super) fn commit_write(&mut self, place: Place, id: WriteId, effect: &Effect) {
         let (key, record) = self.records.at_place(place);
-        record.commit_write(key, id, value, &mut self.notices);
+        record.commit_write(key, id, effect, &mut self.notices);
+    }
+
+    /// A modification is committed, and the key has this value afterwards.
+    pub(super) fn commit_result(&mut self, key: &Key, id: WriteId, value: &Option<Value>) {
+        let place = self.place(key);
+        let (key, record) = self.records.at_place(place);
+        record.commit_result(key, id, value, &mut self.notices);
     }
 
     /// Adds a notice to a reader.
@@ -139,6 +156,11 @@ impl Keys {
     /// Notes that everything that was committed below `version` is in the store.
     pub(super) fn set_stored(&mut self, version: Version) {
         self.stored = version;
+    }
+
+    /// Notes that everything that was committed below `version` is here.
+    pub(super) fn set_settled(&mut self, version: Version) {
+        self.settled = version;
     }
 
     /// Puts what a key held at `watermark` into the store, and forgets what can't be read at `readable_from` or later.
@@ -203,8 +225,8 @@ mod tests {
 
     fn commit(keys: &mut Keys, key: &Key, at: u64, value: Option<&str>) {
         let id = WriteId { version: Version::at(at), tag: 1 };
-        let value = value.map(Value::from);
-        keys.touch(key).commit_write(key, id, &value, &mut Vec::new());
+        let effect = Effect::Put(value.map(Value::from));
+        keys.touch(key).commit_write(key, id, &effect, &mut Vec::new());
     }
 
     #[test]
@@ -218,8 +240,8 @@ mod tests {
         }
         assert!(keys.resident() <= 5, "{}", keys.resident());
         for i in 0..100 {
-            let found = keys.load(&key(i), &store).find(Version::at(1000)).0;
-            assert_eq!(found.version, Version::at(i + 1));
+            let found = keys.load(&key(i), &store).find(Version::at(1000)).source;
+            assert_eq!(found.write.version, Version::at(i + 1));
         }
     }
 
@@ -231,7 +253,8 @@ mod tests {
         for _ in 0..10 {
             keys.touch(&second);
         }
-        assert_eq!(keys.load(&first, &store).find(Version::at(9)).0.version, Version::at(5));
+        let found = keys.load(&first, &store).find(Version::at(9)).source;
+        assert_eq!(found.write.version, Version::at(5));
     }
 
     #[test]

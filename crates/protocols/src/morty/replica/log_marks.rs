@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use serried_model::Version;
+
 use super::Cx;
 use crate::morty::record::Record;
 
@@ -30,8 +32,13 @@ impl LogMarks {
             | Record::Waits { version, .. }
             | Record::Promised { version, .. }
             | Record::Accepted { version, .. }
-            | Record::Committed { version, .. }
+            | Record::Committed { version, contents: None, .. }
             | Record::Aborted { version } => version.timestamp_us,
+            // What has overwritten it may be known from here alone.
+            Record::Committed { version, contents: Some(contents), .. } => {
+                let by = contents.overwritten.iter().map(|it| it.by.version);
+                by.fold(*version, Version::max).timestamp_us
+            }
             Record::Stopped { upto }
             | Record::Copying { upto, .. }
             | Record::Truncated { upto, .. } => *upto,
@@ -71,7 +78,6 @@ impl LogMarks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serried_model::Version;
 
     #[test]
     fn the_log_is_trimmed_to_where_everything_before_is_below_the_horizon() {
@@ -85,5 +91,18 @@ mod tests {
             [None, Some(1), Some(3), None, Some(4)]
         );
         assert_eq!(marks.reaches(), 20);
+    }
+
+    #[test]
+    fn what_overwrites_something_keeps_it_in_the_log() {
+        use crate::morty::message::{Contents, Overwritten};
+        use serried_parts::WriteId;
+        let by = WriteId { version: Version::at(20), tag: 1 };
+        let overwritten = vec![Overwritten { key: "k".into(), tag: Some(1), by, value: None }];
+        let contents = Some(std::sync::Arc::new(Contents { overwritten, ..Contents::default() }));
+        let mut marks = LogMarks::default();
+        marks.note(&Record::Committed { version: Version::at(5), eid: 0, contents });
+        marks.mark(1);
+        assert_eq!([20, 21].map(|horizon| marks.pass(horizon)), [None, Some(1)]);
     }
 }

@@ -245,8 +245,9 @@ impl Replica {
             CatchingUp::Fetched { mut executions, readable_from } => {
                 let own = self.setup.id.partition();
                 let before = executions.len();
-                executions
-                    .retain(|(version, _, contents)| self.setup.is_sound(*version, own, contents));
+                executions.retain(|(version, _, contents)| {
+                    self.setup.can_be_fetched(*version, own, contents)
+                });
                 if executions.len() < before {
                     reject(from, "executions that can't be", cx);
                 }
@@ -465,8 +466,8 @@ impl Recover for Replica {
                     self.transactions.settle_vote(version, eid, vote, None, keys);
                 }
             }
-            Record::Waits { version, eid, reads } => {
-                self.transactions.replay_waits(version, eid, reads)
+            Record::Waits { version, eid, sources } => {
+                self.transactions.replay_waits(version, eid, sources)
             }
             Record::Promised { version, view } => {
                 self.transactions.open(version, Timestamp::default(), &self.setup).view = view;
@@ -505,7 +506,7 @@ impl Recover for Replica {
     }
 
     fn stored(value: &Value) -> Vec<u8> {
-        encode_versions(&[Committed { id: WriteId::LOADED, value: Some(value.clone()) }])
+        encode_versions(&[Committed::put(WriteId::LOADED, Some(value.clone()))])
     }
 
     fn standing(&self) -> Standing {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serried_model::{Key, Version};
+use serried_parts::Effect;
 
 use crate::morty::digest::Digest;
 use crate::morty::message::{Contents, Settlement};
@@ -21,8 +22,16 @@ struct Entry {
     /// The execution that committed. `None` if the transaction aborted.
     eid: Option<u32>,
     writes: Box<[Key]>,
-    /// Those of the writes that are deletes.
-    deletes: Box<[Key]>,
+    /// More about some of the writes. Most transactions have none of these.
+    special: Option<Box<Special>>,
+}
+
+#[derive(Debug, Default)]
+struct Special {
+    /// The writes that may have deleted the key.
+    deletes: Vec<Key>,
+    /// The modifications, with their tags.
+    tags: Vec<(Key, u32)>,
 }
 
 impl Settled {
@@ -32,15 +41,26 @@ impl Settled {
     }
 
     pub(super) fn committed(&mut self, version: Version, eid: u32, contents: &Contents) {
-        let writes: Box<[Key]> = contents.writes.iter().map(|write| write.key.clone()).collect();
-        let deletes = contents.writes.iter().filter(|write| write.value.is_none());
-        let deletes = deletes.map(|write| write.key.clone()).collect();
-        self.insert(version, Entry { eid: Some(eid), writes, deletes });
+        let mut special = Special::default();
+        for write in &contents.writes {
+            if write.effect.may_delete() {
+                special.deletes.push(write.key.clone());
+            }
+            if !matches!(write.effect, Effect::Put(_)) {
+                special.tags.push((write.key.clone(), write.tag));
+            }
+        }
+        let overwritten = contents.overwritten.iter();
+        special.tags.extend(overwritten.filter_map(|it| Some((it.key.clone(), it.tag?))));
+        let writes = contents.writes.iter().map(|write| &write.key);
+        let writes = writes.chain(contents.overwritten.iter().map(|it| &it.key));
+        let is_special = !(special.deletes.is_empty() && special.tags.is_empty());
+        let special = is_special.then(|| Box::new(special));
+        self.insert(version, Entry { eid: Some(eid), writes: writes.cloned().collect(), special });
     }
 
     pub(super) fn aborted(&mut self, version: Version) {
-        let (writes, deletes) = Default::default();
-        self.insert(version, Entry { eid: None, writes, deletes });
+        self.insert(version, Entry { eid: None, writes: Box::default(), special: None });
     }
 
     fn insert(&mut self, version: Version, entry: Entry) {
@@ -81,6 +101,12 @@ impl Settled {
         (versions, more)
     }
 
+    /// The tag of a committed transaction's modification of a key, if that is remembered.
+    pub(super) fn tag(&self, version: Version, key: &Key) -> Option<u32> {
+        let special = self.entries.get(&version)?.special.as_ref()?;
+        special.tags.iter().find(|(other, _)| other == key).map(|(_, tag)| *tag)
+    }
+
     /// The execution of a committed transaction, and the keys that it wrote.
     pub(super) fn execution(&self, version: Version) -> Option<(u32, &[Key])> {
         let entry = self.entries.get(&version)?;
@@ -102,8 +128,8 @@ impl Settled {
                 next = *version;
                 break;
             }
-            let written = if only_deleted { &entry.deletes } else { &entry.writes };
-            keys.extend_from_slice(written);
+            let deletes = || entry.special.as_ref().map_or(&[][..], |special| &special.deletes);
+            keys.extend_from_slice(if only_deleted { deletes() } else { &entry.writes });
             looked_at += entry.writes.len().max(1);
         }
         (keys, next.max(from))

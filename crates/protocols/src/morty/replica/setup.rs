@@ -2,10 +2,11 @@
 
 use serried_actor::{Group, Settings};
 use serried_model::{NodeId, Version};
+use serried_parts::Effect;
 
 use super::Cx;
-use crate::morty::Options;
-use crate::morty::message::{Contents, Message, Truncating};
+use crate::morty::message::{Contents, Message, TaggedWrite, Truncating};
+use crate::morty::{Control, Options};
 
 /// Who the replica is, and how it is configured. It never changes.
 #[derive(Debug)]
@@ -60,6 +61,19 @@ impl Setup {
     /// Whether a transaction can read and write this in `partition`. A correct coordinator sends nothing else, and the
     /// code behind relies on it.
     pub(super) fn is_sound(&self, version: Version, partition: u16, contents: &Contents) -> bool {
+        let is_result = |write: &TaggedWrite| matches!(write.effect, Effect::Result(_));
+        contents.overwritten.is_empty()
+            && !contents.writes.iter().any(is_result)
+            && self.can_be_fetched(version, partition, contents)
+    }
+
+    /// Whether another replica may have committed this.
+    pub(super) fn can_be_fetched(
+        &self,
+        version: Version,
+        partition: u16,
+        contents: &Contents,
+    ) -> bool {
         let (participants, most) = (&contents.participants, self.group.partitions());
         participants.len() <= usize::from(most)
             && participants.contains(&partition)
@@ -67,6 +81,14 @@ impl Setup {
                 *participant < most && !participants[..i].contains(participant)
             })
             // Nobody reads from its own future.
-            && contents.reads.iter().all(|read| read.write.version < version)
+            && contents.reads.iter().all(|read| read.found.is_sound(version))
+            && (self.options.control == Control::Ordering || !has_modifications(contents))
+            && !contents.writes.iter().any(|it| it.effect == Effect::Modify(Box::default()))
     }
+}
+
+/// Whether something in it needs replicas that execute modifications.
+fn has_modifications(contents: &Contents) -> bool {
+    contents.writes.iter().any(|write| matches!(write.effect, Effect::Modify(_)))
+        || contents.reads.iter().any(|read| !read.found.modified.is_empty())
 }

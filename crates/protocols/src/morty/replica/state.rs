@@ -165,6 +165,11 @@ impl State {
         if self.settled.first().is_some_and(|first| first < horizon) {
             self.say_forgotten(horizon, log, cx);
         }
+        if !self.may_settle(cx) {
+            // A replay must not execute what is in the log of a key whose delete is forgotten.
+            cx.set_timer(Timer::Settle, UNTIL_DURABLE);
+            return;
+        }
         let first = Version::INITIAL;
         let (mut keys, next) = self.settled.written(first, horizon, !history, at_most);
         keys.sort_unstable();
@@ -190,6 +195,7 @@ impl State {
         if horizon > self.forgotten {
             self.forgotten = horizon;
             log.append(Record::Forgotten { horizon: horizon.timestamp_us }, cx);
+            self.progress.is_logged_at(cx.log_position());
         }
     }
 

@@ -13,8 +13,12 @@ use super::setup::Setup;
 use super::state::State;
 use super::watch::{Watch, patience_for};
 use crate::morty::Control;
-use crate::morty::message::{Accepted, Conflict, Contents, Proposal, Settlement, View, Vote};
+use crate::morty::message::{
+    Accepted, Conflict, Contents, Overwritten, Proposal, Settlement, View, Vote,
+};
 
+/// Up to so many writes that a vote waits for, the log says each time which are left.
+const FEW_WAITS: usize = 8;
 /// Up to so many reads are searched one by one.
 const FEW_READS: usize = 16;
 
@@ -31,8 +35,8 @@ pub(super) struct Transactions {
 /// Transactions that wait for a decision.
 pub(super) type Waiters = SmallVec<[Version; 2]>;
 
-/// Some of an execution's reads, by their index.
-pub(super) type Reads = SmallVec<[u32; 4]>;
+/// Some of what an execution's reads have found, by the index among its [sources](Contents::sources).
+pub(super) type Sources = SmallVec<[u32; 4]>;
 
 /// Where records are.
 pub(super) type Places = SmallVec<[Place; 6]>;
@@ -75,8 +79,9 @@ impl Undecided {
         let execution = self.execution.as_ref();
         let prepared = execution.filter(|execution| execution.vote == Some(Vote::Commit));
         let reads = prepared.into_iter().flat_map(|execution| &execution.contents.reads);
-        let found_nothing = reads.filter(|read| read.write.tag == WriteId::INITIAL.tag);
-        found_nothing.map(|read| read.write.version.timestamp_us).min().unwrap_or(u64::MAX)
+        let writes = reads.map(|read| read.found.write);
+        let found_nothing = writes.filter(|write| write.tag == WriteId::INITIAL.tag);
+        found_nothing.map(|write| write.version.timestamp_us).min().unwrap_or(u64::MAX)
     }
 }
 
@@ -93,8 +98,10 @@ pub(super) struct Execution {
     logged_at: u64,
     /// Why it was not to commit.
     pub(super) conflict: Option<Conflict>,
-    /// What a provisional vote waits for: the reads that are not known to be committed as they were read.
-    pub(super) unconfirmed: Reads,
+    /// What a provisional vote waits for: the writes that are not known to be committed as they were read.
+    pub(super) unconfirmed: Sources,
+    /// How many of these the log has.
+    waits_logged: usize,
     /// How many transactions it waits for, one after the other, as far as they were known when it got its vote.
     pub(super) depth: u32,
 }
@@ -110,6 +117,7 @@ impl Execution {
             logged_at: 0,
             conflict: None,
             unconfirmed,
+            waits_logged: usize::MAX,
             depth: 0,
         }
     }
@@ -238,7 +246,7 @@ impl Transactions {
         for write in &contents.writes {
             let place = keys.place(&write.key);
             let id = WriteId { version, tag: write.tag };
-            keys.add_write(place, (id, found(&write.key)), &write.value);
+            keys.add_write(place, (id, found(&write.key)), &write.effect);
             undecided.writes.push(place);
         }
         drop(found);
@@ -272,21 +280,27 @@ impl Transactions {
         } else {
             for read in &execution.contents.reads {
                 let place = keys.place(&read.key);
-                keys.at(place).1.prepare_read(version, read.write.version);
+                keys.at(place).1.prepare_read(version, &read.found);
                 execution.reads.push(place);
             }
         }
     }
 
-    /// How many transactions its execution waits for, one after the other, if it waits with these reads.
-    pub(super) fn depth(&self, contents: &Contents, unconfirmed: &Reads) -> u32 {
-        let writer = |read: &u32| contents.reads[*read as usize].write.version;
+    /// Withdraws the transaction's uncommitted writes, which others may have read.
+    pub(super) fn withdraw_writes(&mut self, version: Version, keys: &mut Keys) {
+        if let Some(undecided) = self.open.get_mut(&version) {
+            undecided.withdraw(version, keys);
+        }
+    }
+
+    /// How many transactions its execution waits for, one after the other, if it waits for these writes.
+    pub(super) fn depth(&self, contents: &Contents, unconfirmed: &Sources) -> u32 {
         let depth = |writer| {
             let execution = self.get(writer)?.execution.as_ref()?;
             (!execution.unconfirmed.is_empty()).then_some(execution.depth)
         };
-        let of = |read| depth(writer(read)).unwrap_or(0).saturating_add(1);
-        unconfirmed.iter().map(of).max().unwrap_or(0)
+        let of = |(_, write): (u32, WriteId)| depth(write.version).unwrap_or(0).saturating_add(1);
+        among(contents, unconfirmed).map(of).max().unwrap_or(0)
     }
 
     /// Notes how many transactions it waits for.
@@ -294,11 +308,17 @@ impl Transactions {
         self.voted_execution(version).depth = depth;
     }
 
-    /// Notes which reads a provisional vote waits for. Returns whether they are others than before.
-    pub(super) fn wait_with(&mut self, version: Version, reads: Reads) -> bool {
+    /// Notes which writes a provisional vote waits for. Returns whether this has to be logged. If there are many, it is logged each
+    /// time that half of them are left, so that the log grows in proportion to their number.
+    pub(super) fn wait_with(&mut self, version: Version, unconfirmed: Sources) -> bool {
         let execution = self.voted_execution(version);
-        let old = core::mem::replace(&mut execution.unconfirmed, reads);
-        old != execution.unconfirmed
+        let (left, logged) = (unconfirmed.len(), execution.waits_logged);
+        execution.unconfirmed = unconfirmed;
+        let news = left < logged && (left <= FEW_WAITS || left <= logged / 2);
+        if news {
+            execution.waits_logged = left;
+        }
+        news
     }
 
     /// Notes where the log ends with the vote.
@@ -350,13 +370,16 @@ impl Transactions {
         if vote != Vote::Provisional {
             return;
         }
-        self.replay_waits(version, eid, 0..contents.reads.len() as u32);
+        self.replay_waits(version, eid, 0..contents.sources().count() as u32);
         for read in &contents.reads {
             // A writer that was decided has its record in the log before this one or after it. If the vote waits for a
             // writer that is decided, it is looked at again at the start.
-            let writer = read.write.version;
             let record = keys.load(&read.key, store);
-            if record.committed.get(writer).is_none() && writer != Version::INITIAL {
+            let writers = read.found.writes().map(|write| write.version);
+            let unknown = writers.filter(|writer| {
+                record.committed.get(*writer).is_none() && *writer != Version::INITIAL
+            });
+            for writer in unknown {
                 let waiting = self.waiting.entry(writer).or_default();
                 if !waiting.contains(&version) {
                     waiting.push(version);
@@ -365,17 +388,18 @@ impl Transactions {
         }
     }
 
-    /// Restores which reads a provisional vote waits for.
+    /// Restores which writes a provisional vote waits for.
     pub(super) fn replay_waits(
         &mut self,
         version: Version,
         eid: u32,
-        reads: impl IntoIterator<Item = u32>,
+        unconfirmed: impl IntoIterator<Item = u32>,
     ) {
         let execution = self.get_mut(version).and_then(|undecided| undecided.execution.as_mut());
         // The vote may have been trimmed, as `Record::Confirmed` says.
         if let Some(execution) = execution.filter(|execution| execution.eid == eid) {
-            execution.unconfirmed = reads.into_iter().collect();
+            execution.unconfirmed = unconfirmed.into_iter().collect();
+            execution.waits_logged = execution.unconfirmed.len();
         }
     }
 
@@ -396,7 +420,7 @@ impl Transactions {
                 let (_, record) = keys.at(*place);
                 record.unprepare_read(version);
                 if committed.is_some() {
-                    record.commit_read(read.write.version, version, settled_below);
+                    record.commit_read(read, version, settled_below);
                 }
             }
         }
@@ -422,12 +446,15 @@ impl Transactions {
                 true => undecided.writes[i],
                 false => keys.place(&write.key),
             };
-            keys.commit_write(place, id, &write.value);
+            keys.commit_write(place, id, &write.effect);
+        }
+        for Overwritten { key, by, value, .. } in &contents.overwritten {
+            keys.commit_result(key, *by, value);
         }
         if committed.is_none() {
             for read in &contents.reads {
                 let record = keys.touch(&read.key);
-                record.commit_read(read.write.version, version, settled_below);
+                record.commit_read(read, version, settled_below);
             }
         }
         self.waiting.remove(&version).unwrap_or_default()
@@ -554,6 +581,12 @@ impl Undecided {
     }
 }
 
+/// Those of an execution's sources that have these indices, which ascend.
+fn among(contents: &Contents, indices: &Sources) -> impl Iterator<Item = (u32, WriteId)> {
+    let mut indices = indices.iter().copied().peekable();
+    (0..).zip(contents.sources()).filter(move |(i, _)| indices.next_if_eq(i).is_some())
+}
+
 /// Withdraws the transaction's uncommitted writes in those `places` that `contents` does not write. Returns whether the
 /// places are exactly those of the writes of `contents`, as is nearly always the case.
 fn withdraw(version: Version, places: &Places, contents: &Contents, keys: &mut Keys) -> bool {
@@ -577,10 +610,13 @@ fn found_in(contents: &Contents) -> impl Fn(&Key) -> Option<WriteId> {
     let reads = contents.reads.iter();
     let index: BTreeMap<&Key, WriteId> = match few {
         true => BTreeMap::new(),
-        false => reads.map(|read| (&read.key, read.write)).collect(),
+        false => reads.map(|read| (&read.key, read.found.latest())).collect(),
     };
     move |key| match few {
-        true => contents.reads.iter().find(|read| read.key == *key).map(|read| read.write),
+        true => {
+            let read = contents.reads.iter().find(|read| read.key == *key);
+            read.map(|read| read.found.latest())
+        }
         false => index.get(key).copied(),
     }
 }
@@ -589,14 +625,15 @@ fn found_in(contents: &Contents) -> impl Fn(&Key) -> Option<WriteId> {
 mod tests {
     use super::*;
     use crate::morty::message::{Read, TaggedWrite};
+    use serried_parts::Effect;
 
     #[test]
     fn what_was_found_is_the_same_for_few_reads_and_for_many() {
         for reads in [FEW_READS, 4 * FEW_READS] {
             let id = |i: usize| WriteId { version: Version::at(i as u64 + 1), tag: 1 };
             let key = |i: usize| Key::from((i as u64).to_le_bytes());
-            let read = |i| Read { key: key(i), write: id(i) };
-            let write = |i| TaggedWrite { key: key(i), tag: 1, value: None };
+            let read = |i| Read { key: key(i), found: id(i).into() };
+            let write = |i| TaggedWrite { key: key(i), tag: 1, effect: Effect::Put(None) };
             let contents = Contents {
                 reads: (0..reads).map(read).collect(),
                 writes: (0..2).map(write).collect(),

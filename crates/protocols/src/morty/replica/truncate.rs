@@ -324,6 +324,7 @@ impl Replica {
         let waiters = self.transactions.pass(Version::at(upto), end, &mut self.state);
         self.truncation.finish(upto);
         self.state.progress.raise(upto, digest, copied);
+        self.state.keys.set_settled(Version::at(upto));
         self.rejoin.pass(upto);
         if copied {
             self.state.rely_on_the_store(Version::at(upto));

@@ -1,16 +1,16 @@
 //! The serializability validation (000 §4.2, "Prepare").
 
 use serried_model::Version;
-use serried_parts::WriteId;
+use serried_parts::{Effect, WriteId};
 use smallvec::SmallVec;
 
 use super::Cx;
 use super::key_record::{Missed, Notice};
 use super::setup::Setup;
 use super::state::State;
-use super::transactions::{Reads, Transactions};
-use crate::morty::Control;
-use crate::morty::message::{Conflict, Contents, Settlement, Vote};
+use super::transactions::{Sources, Transactions};
+use crate::morty::message::{Conflict, Contents, Message, Reply, Settlement, Source, Vote};
+use crate::morty::{Control, Crowds, Mutation};
 
 /// Reads that have missed a write, by their index among an execution's reads.
 type Misses = SmallVec<[(usize, Missed); 2]>;
@@ -20,8 +20,8 @@ pub(super) struct Validated {
     pub(super) vote: Vote,
     /// What is in the way.
     pub(super) conflict: Option<Conflict>,
-    /// The reads of which it is not known that they are committed as they were read.
-    pub(super) unconfirmed: Reads,
+    /// The writes of which it is not known that they are committed as they were read.
+    pub(super) unconfirmed: Sources,
 }
 
 /// What executions are validated against.
@@ -41,7 +41,7 @@ impl Validation<'_> {
     /// transaction undecided for good if its coordinator is gone, and with it every truncation.
     pub(super) fn reads_aborted(&self, contents: &Contents) -> bool {
         let aborted = Some(Settlement::Aborted);
-        let mut writers = contents.reads.iter().map(|read| read.write.version);
+        let mut writers = contents.sources().map(|write| write.version);
         writers.any(|writer| {
             writer != Version::INITIAL
                 && self.transactions.settlement(writer, self.state) == aborted
@@ -75,27 +75,22 @@ impl Validation<'_> {
         }
         let checks = self.setup.options.checks;
         let mut misses = Misses::new();
-        let all = 0..contents.reads.len() as u32;
         let Validated { mut vote, mut conflict, unconfirmed } =
-            self.validate_sources(version, contents, all, Some(&mut misses), cx);
+            self.validate_sources(version, contents, None, Some(&mut misses), cx);
         if vote == Vote::AbandonFinal {
             return Some(Validated { vote, conflict, unconfirmed });
         }
         if vote == Vote::Provisional && !self.setup.options.provisional_votes {
             return None;
         }
+        let settled = self.state.progress.watermark();
         // Check 1: its reads missed no write.
         for (read, missed) in misses.into_iter().filter(|_| checks.missed_by_reads) {
             let read = &contents.reads[read];
-            let (write, value) = self.state.keys.load(&read.key, cx.store()).find(version);
-            let key = read.key.clone();
-            self.state.keys.add_notice(Notice {
-                reader: version,
-                key,
-                write,
-                value,
-                instead_of: None,
-            });
+            let place = self.state.keys.loaded(&read.key, cx.store());
+            let found = self.state.keys.settled_at(place).find_for(version, settled);
+            let (key, instead_of) = (read.key.clone(), None);
+            self.state.keys.add_notice(Notice { reader: version, key, found, instead_of });
             match missed {
                 Missed::ForGood => vote = Vote::AbandonFinal,
                 Missed::Perhaps | Missed::Forgotten if vote != Vote::AbandonFinal => {
@@ -106,10 +101,26 @@ impl Validation<'_> {
             conflict = Some(Conflict::over(read.key.clone()));
         }
         // Check 2: no other read missed one of its writes.
+        let mut is_crowded = false;
         let undecided = self.transactions.get(version).expect("a transaction to vote on");
         let written = contents.writes.iter().zip(&undecided.writes);
         for (write, place) in written.filter(|_| checks.missed_by_others) {
             let key = || Some(Conflict::over(write.key.clone()));
+            if let Effect::Modify(_) = write.effect {
+                let Crowds { many, most } = self.setup.options.crowds;
+                let crowd = self.state.keys.at(*place).1.crowd(settled, most + 1);
+                if crowd > 0 && crowd.is_multiple_of(many) {
+                    let crowded = Reply::Crowded { version, key: write.key.clone() };
+                    cx.send_before_durable(version.coordinator, Message::Reply(crowded));
+                }
+                if crowd > most && vote != Vote::AbandonFinal {
+                    (vote, conflict) = (Vote::AbandonTentative, key());
+                    is_crowded = true;
+                }
+                if self.setup.options.mutation.is(Mutation::MergesAcrossReads) {
+                    continue;
+                }
+            }
             match self.state.keys.at(*place).1.missed_write_of(version, Control::Ordering) {
                 Some((Missed::ForGood, _)) => {
                     let (vote, conflict) = (Vote::AbandonFinal, key());
@@ -121,73 +132,106 @@ impl Validation<'_> {
                 _ => {}
             }
         }
+        if is_crowded {
+            // Readers would find it, and name it.
+            self.transactions.withdraw_writes(version, &mut self.state.keys);
+        }
         Some(Validated { vote, conflict, unconfirmed })
     }
 
-    /// Whether what the reads with these indices have found is committed as it was read (check 3), and no writer has aborted.
-    /// If a writer is undecided, the vote is provisional and the transaction waits for that writer. If a writer is
-    /// forgotten, the vote is tentative, since another replica may remember that it has committed. Also adds the reads that
-    /// have missed a write to `misses`.
+    /// Whether this replica can't know that the modifications which `found` names are all that there were above its value. It
+    /// forgets what was overwritten before [`Progress::readable_from`], modifications included.
+    ///
+    /// [`Progress::readable_from`]: super::progress::Progress::readable_from
+    fn may_have_forgotten(&self, found: &Source) -> bool {
+        let first = found.modified.first();
+        first.is_some_and(|first| first.version < self.state.progress.readable_from())
+    }
+
+    /// Whether what the reads have found is committed as it was read (check 3), and no writer has aborted; if `among` is given, only
+    /// these of the sources are checked. If a writer is undecided, the vote is provisional and the transaction waits for that
+    /// writer. If a writer is forgotten, the vote is tentative, since another replica may remember that it has committed. Also
+    /// adds the reads that have missed a write to `misses`.
     pub(super) fn validate_sources(
         &mut self,
         version: Version,
         contents: &Contents,
-        reads: impl IntoIterator<Item = u32>,
+        among: Option<&Sources>,
         mut misses: Option<&mut Misses>,
         cx: &mut Cx,
     ) -> Validated {
         let check = self.setup.options.checks.dirty_reads;
         let (mut conflict, mut unknown, mut wait) = (None, None, None);
-        let mut unconfirmed = Reads::new();
-        for number in reads {
-            let (i, read) = (number as usize, &contents.reads[number as usize]);
-            let writer = read.write.version;
-            let record = self.state.keys.load(&read.key, cx.store());
-            if let Some(misses) = &mut misses {
-                misses.extend(record.missed_by(version, read.write).map(|missed| (i, missed)));
+        let mut unconfirmed = Sources::new();
+        let (mut next, mut forgotten) = (0, false);
+        for (i, read) in contents.reads.iter().enumerate() {
+            let first = next;
+            next += 1 + read.found.modified.len() as u32;
+            let is_wanted =
+                |number: &u32| among.is_none_or(|among| among.binary_search(number).is_ok());
+            if !(first..next).any(|number| is_wanted(&number)) {
+                continue;
             }
-            let mut forgotten = false;
-            let valid = match record.committed.get(writer) {
-                // If a loaded value was deleted and the delete is forgotten, nothing is left below the reader.
-                _ if writer == Version::INITIAL => {
-                    let is_left = record.committed.latest_before(version).is_some();
-                    let valid = read.write != WriteId::LOADED || is_left;
-                    if !valid && version < Version::at(self.state.progress.lacks_before()) {
-                        // What was loaded may have been overwritten where this replica's copy comes from.
-                        unconfirmed.push(number);
-                        forgotten = true;
-                    }
-                    valid
+            let place = self.state.keys.loaded(&read.key, cx.store());
+            let sources = (first..).zip(read.found.writes());
+            let mut invalid = None;
+            if let Some(misses) = &mut misses {
+                let missed = self.state.keys.settled_at(place).missed_by(version, &read.found);
+                misses.extend(missed.map(|missed| (i, missed)));
+                if self.may_have_forgotten(&read.found) {
+                    (forgotten, invalid) = (true, Some(read.found.write));
+                    unknown.get_or_insert_with(|| read.key.clone());
                 }
-                Some(committed) => committed.id == read.write || !check,
-                None => match self.transactions.settlement(writer, self.state) {
-                    Some(Settlement::Aborted) => false,
-                    Some(_) if self.may_lack(writer, version) => {
-                        unconfirmed.push(number);
-                        forgotten = true;
-                        false
+            }
+            for (number, write) in sources.filter(|(number, _)| is_wanted(number)) {
+                let writer = write.version;
+                let record = self.state.keys.at(place).1;
+                let mut lacks = false;
+                let valid = match record.committed.get(writer) {
+                    // If a loaded value was deleted and the delete is forgotten, nothing is left below what rests on it.
+                    _ if writer == Version::INITIAL => {
+                        let first = read.found.modified.first().map_or(version, |it| it.version);
+                        let is_left = record.committed.latest_before(first).is_some();
+                        let valid = write != WriteId::LOADED || is_left;
+                        // What was loaded may have been overwritten where this replica's copy comes from.
+                        lacks = !valid && version < Version::at(self.state.progress.lacks_before());
+                        valid
                     }
-                    Some(_) => !check,
-                    None => {
-                        unconfirmed.push(number);
-                        // Aborts are forgotten below the horizon. The earliest writer is the first to lie there.
-                        wait = Some(wait.map_or(writer, |other: Version| other.min(writer)));
-                        true
-                    }
-                },
-            };
-            if !valid {
-                let first = if forgotten { &mut unknown } else { &mut conflict };
-                first.get_or_insert_with(|| read.key.clone());
-                let (write, value) = self.state.keys.load(&read.key, cx.store()).find(version);
-                let (key, instead_of) = (read.key.clone(), Some(read.write));
-                self.state.keys.add_notice(Notice {
-                    reader: version,
-                    key,
-                    write,
-                    value,
-                    instead_of,
-                });
+                    Some(committed) => committed.id == write || !check,
+                    None => match self.transactions.settlement(writer, self.state) {
+                        Some(Settlement::Aborted) => false,
+                        Some(_) => match self.state.settled.tag(writer, &read.key) {
+                            // It was overwritten, which may be no reason against a read that names later modifications.
+                            Some(tag) if !read.found.modified.is_empty() => {
+                                tag == write.tag || !check
+                            }
+                            _ => {
+                                lacks = self.may_lack(writer, version);
+                                !lacks && !check
+                            }
+                        },
+                        None => {
+                            unconfirmed.push(number);
+                            // Aborts are forgotten below the horizon. The earliest writer is the first to lie there.
+                            wait = Some(wait.map_or(writer, |other: Version| other.min(writer)));
+                            true
+                        }
+                    },
+                };
+                if lacks {
+                    unconfirmed.push(number);
+                }
+                if !valid {
+                    let first = if lacks { &mut unknown } else { &mut conflict };
+                    first.get_or_insert_with(|| read.key.clone());
+                    invalid.get_or_insert(write);
+                }
+            }
+            if invalid.is_some() {
+                let settled = self.state.progress.watermark();
+                let found = self.state.keys.settled_at(place).find_for(version, settled);
+                let (key, instead_of) = (read.key.clone(), invalid);
+                self.state.keys.add_notice(Notice { reader: version, key, found, instead_of });
             }
         }
         // If an earlier vote was provisional, and this writer aborts, that settles it, whatever else is unknown.
@@ -196,7 +240,9 @@ impl Validation<'_> {
         }
         let (vote, conflict) = match (conflict, unknown, wait) {
             (Some(key), ..) => (Vote::AbandonFinal, Some(Conflict::over(key))),
-            (_, Some(key), _) => (Vote::AbandonTentative, Some(Conflict::over(key))),
+            (_, Some(key), _) => {
+                (Vote::AbandonTentative, Some(Conflict { forgotten, ..Conflict::over(key) }))
+            }
             (.., Some(_)) => (Vote::Provisional, None),
             _ => (Vote::Commit, None),
         };

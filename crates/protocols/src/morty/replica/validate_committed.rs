@@ -23,7 +23,7 @@ use smallvec::SmallVec;
 
 use super::Cx;
 use super::key_record::Missed;
-use super::transactions::Reads;
+use super::transactions::Sources;
 use super::validate::{Validated, Validation};
 use crate::morty::Control;
 use crate::morty::message::{Conflict, Contents, Read, Vote};
@@ -75,7 +75,7 @@ impl Validation<'_> {
             }
         }
         let Found { vote, conflict } = found;
-        Validated { vote, conflict, unconfirmed: Reads::new() }
+        Validated { vote, conflict, unconfirmed: Sources::new() }
     }
 
     /// Whether one of the reads has missed a write.
@@ -96,7 +96,7 @@ impl Validation<'_> {
 
     fn missed_by(&mut self, reader: Version, read: &Read, cx: &mut Cx) -> Option<Missed> {
         let record = self.state.keys.load(&read.key, cx.store());
-        let missed = record.missed_after(reader, read.write.version);
+        let missed = record.missed_after(reader, read.found.write.version);
         missed.or_else(|| match self.is_gone(reader, read, cx) {
             Some(Missed::Forgotten) if self.need_not_remember() => None,
             missed => missed,
@@ -114,7 +114,7 @@ impl Validation<'_> {
     /// Whether a read that has missed nothing here may have missed a delete that is forgotten. If a value was found that is
     /// not here, although its transaction is settled, it was deleted.
     fn is_gone(&mut self, reader: Version, read: &Read, cx: &mut Cx) -> Option<Missed> {
-        let (found, progress) = (read.write, &self.state.progress);
+        let (found, progress) = (read.found.write, &self.state.progress);
         let lacks_before = Version::at(progress.lacks_before());
         if found.tag == WriteId::INITIAL.tag {
             let forgotten = progress.whole_from().max(lacks_before);

@@ -9,7 +9,7 @@ use serried_model::{NodeId, Version};
 
 use super::execute::{observe_writes, refuse};
 use super::key_record::Missed;
-use super::transactions::Reads;
+use super::transactions::Sources;
 use super::validate::{Validated, Validation};
 use super::{Cx, Replica, reject};
 use crate::morty::message::{
@@ -63,7 +63,7 @@ impl Replica {
             refuse(version, Refusal::Superseded, cx);
             return;
         }
-        cx.charge(contents.reads.len() + contents.writes.len());
+        cx.charge(contents.sources().count() + contents.writes.len());
         if self.setup.options.control == Control::Ordering {
             observe_writes(version, &contents, cx); // Otherwise they are seen when they are committed.
         }
@@ -162,7 +162,7 @@ impl Replica {
         };
         let (control, keys) = (self.setup.options.control, &mut self.state.keys);
         self.transactions.prepare(version, (vote, conflict.clone()), control, keys);
-        let some_are_confirmed = unconfirmed.len() < contents.reads.len();
+        let some_are_confirmed = unconfirmed.len() < contents.sources().count();
         let depth = self.transactions.depth(&contents, &unconfirmed);
         self.transactions.note_depth(version, depth);
         if last != Some(vote) {
@@ -201,12 +201,12 @@ impl Replica {
         }
     }
 
-    /// Notes which reads a provisional vote waits for. What was committed as it was read remains so, even when the replica
+    /// Notes which writes a provisional vote waits for. What was committed as it was read remains so, even when the replica
     /// has forgotten it: a delete, for instance, that all replicas know. Without this note no replica might be able to say at
     /// the end that the transaction may commit, or that it may not. `log` says whether to log it.
-    fn wait_with(&mut self, version: Version, eid: u32, reads: Reads, log: bool, cx: &mut Cx) {
-        if self.transactions.wait_with(version, reads.clone()) && log {
-            self.log.append(Record::Waits { version, eid, reads: reads.to_vec() }, cx);
+    fn wait_with(&mut self, version: Version, eid: u32, sources: Sources, log: bool, cx: &mut Cx) {
+        if self.transactions.wait_with(version, sources.clone()) && log {
+            self.log.append(Record::Waits { version, eid, sources: sources.to_vec() }, cx);
         }
     }
 
@@ -225,7 +225,7 @@ impl Replica {
         let (eid, contents) = (execution.eid, execution.contents.clone());
         let waits_for = execution.unconfirmed.clone();
         let Validated { vote, conflict, unconfirmed } =
-            self.validation().validate_sources(version, &contents, waits_for, None, cx);
+            self.validation().validate_sources(version, &contents, Some(&waits_for), None, cx);
         self.notify(cx);
         match vote {
             // The coordinator may have counted the provisional vote already, with another replica's vote to commit.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serried_parts::WriteId;
+use serried_parts::{Effect, WriteId};
 
 use super::*;
 use crate::morty::message::{Contents, Read, Request, TaggedWrite};
@@ -16,16 +16,17 @@ pub(super) fn version(timestamp_us: u64, client: u64) -> Version {
 pub(super) fn contents(reads: &[(&str, Version)], writes: &[(&str, &str)]) -> Arc<Contents> {
     let read = |(key, version): &(&str, Version)| {
         let tag = u32::from(*version != Version::INITIAL);
-        Read { key: Key::from(*key), write: WriteId { version: *version, tag } }
+        Read { key: Key::from(*key), found: WriteId { version: *version, tag }.into() }
     };
     let tagged = |(key, value): &(&str, &str)| {
         let Write { key, value } = write(key, value);
-        TaggedWrite { key, tag: 1, value }
+        TaggedWrite { key, tag: 1, effect: Effect::Put(value) }
     };
     Arc::new(Contents {
         participants: [0].into_iter().collect(),
         reads: reads.iter().map(read).collect(),
         writes: writes.iter().map(tagged).collect(),
+        ..Contents::default()
     })
 }
 

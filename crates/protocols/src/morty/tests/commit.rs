@@ -1,6 +1,8 @@
 //! Votes, decisions, and what becomes of executions that were voted on.
 
 use super::by_hand::{contents, decide, version};
+use serried_parts::Effect;
+
 use super::*;
 
 #[test]
@@ -22,9 +24,9 @@ fn two_votes_of_three_commit_the_slow_way_once_the_third_is_given_up() {
     net.settle();
     let id = |replica: usize| {
         let record = net.nodes[replica].record(&Key::from("x")).unwrap();
-        record.committed.latest().unwrap().value.clone()
+        record.committed.latest().unwrap().effect.clone()
     };
-    assert_eq!(id(2), Some(Value::from("1")));
+    assert_eq!(id(2), Effect::Put(Some(Value::from("1"))));
     assert_eq!(id(2), id(0));
 }
 
@@ -62,7 +64,10 @@ fn a_prepared_execution_is_abandoned_by_the_prepare_of_the_next() {
     assert_eq!(net.told(0), ["committed"]);
     let record = net.nodes[1].record(&Key::from("x")).unwrap();
     assert_eq!(record.committed.len(), 2);
-    assert_eq!(record.committed.latest().unwrap().value, Some(Value::from("newer")));
+    assert_eq!(
+        record.committed.latest().unwrap().effect.value().flatten().cloned(),
+        Some(Value::from("newer"))
+    );
     assert!(record.is_idle(), "nothing is left of a decided transaction: {record:?}");
 }
 

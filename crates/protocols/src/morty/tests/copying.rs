@@ -226,7 +226,7 @@ fn who_copies_does_not_vote_for_who_has_found_what_a_delete_in_the_copy_has_dele
             else {
                 continue;
             };
-            let deleted = Committed { id: WriteId { version: delete, tag: 1 }, value: None };
+            let deleted = Committed::put(WriteId { version: delete, tag: 1 }, None);
             *entries = vec![(Key::from("k"), Some(encode_versions(&[deleted])))];
             *next = Some(Key::from("k"));
             shortened += 1;

@@ -127,10 +127,10 @@ fn a_reader_of_a_delete_commits_though_only_some_have_forgotten_it() {
         let reader = version(world.now, 5);
         let get = Message::Request(Request::Get { version: reader, key: Key::from("k") });
         let said = world.tell(client, n(from), get);
-        let [(_, _, Message::Reply(Reply::GetReply { write, value: None, .. }))] = &said[..] else {
+        let [(_, _, Message::Reply(Reply::GetReply { found, value: None, .. }))] = &said[..] else {
             panic!("{said:?}")
         };
-        let reads = contents(&[("k", write.version)], &[]);
+        let reads = contents(&[("k", found.write.version)], &[]);
         for member in 0..3 {
             let cast = votes(&world.tell(client, n(member), prepare(reader, 0, &reads)));
             assert_eq!(cast, [Vote::Commit], "of n{member} on what n{from} has told");

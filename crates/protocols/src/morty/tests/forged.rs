@@ -154,7 +154,7 @@ fn a_coordinator_believes_replicas_only_and_nothing_from_its_future() {
         Message::Reply(Reply::GetReply {
             version: began,
             key: Key::from("x"),
-            write: write(found),
+            found: write(found).into(),
             value: None,
             instead_of: None,
         })

@@ -35,10 +35,10 @@ fn whether_a_forgotten_delete_had_committed_is_not_judged_for_good() {
     let reader = version(world.now, 5);
     let get = Message::Request(Request::Get { version: reader, key: Key::from("k") });
     let said = world.tell(reader.coordinator, n(0), get);
-    let [(_, _, Message::Reply(Reply::GetReply { write, value: None, .. }))] = &said[..] else {
+    let [(_, _, Message::Reply(Reply::GetReply { found, value: None, .. }))] = &said[..] else {
         panic!("{said:?}")
     };
-    assert_eq!(write.version, delete);
+    assert_eq!(found.write.version, delete);
     let what = contents(&[("k", delete)], &[("counter", "1")]);
     let expected = [Vote::Commit, Vote::AbandonTentative, Vote::Commit];
     assert_eq!(cast(&mut world, reader, 0, &what), expected);
@@ -58,8 +58,8 @@ fn a_reader_of_a_forgotten_delete_finds_nothing_and_commits() {
     let what = contents(&[("k", delete)], &[("counter", "1")]);
     let said = world.tell(reader.coordinator, n(1), prepare(reader, 0, &what));
     let found = said.iter().find_map(|(_, _, message)| match message {
-        Message::Reply(Reply::GetReply { write, value, instead_of: Some(other), .. }) => {
-            Some((write.version, value.clone(), other.version))
+        Message::Reply(Reply::GetReply { found, value, instead_of: Some(other), .. }) => {
+            Some((found.write.version, value.clone(), other.version))
         }
         _ => None,
     });

@@ -26,7 +26,7 @@ fn digest(of: Version) -> Digest {
 /// Three replicas whose stores hold a value that was loaded.
 fn loaded() -> World {
     let mut world = World::new(1);
-    let loaded = Committed { id: WriteId::LOADED, value: Some(Value::from("loaded")) };
+    let loaded = Committed::put(WriteId::LOADED, Some(Value::from("loaded")));
     for node in world.nodes.values_mut() {
         node.store.put(b"k", Some(&encode_versions(core::slice::from_ref(&loaded))));
     }
@@ -37,11 +37,11 @@ fn loaded() -> World {
 fn read(world: &mut World, reader: Version) -> Arc<Contents> {
     let get = Message::Request(Request::Get { version: reader, key: Key::from("k") });
     let said = world.tell(reader.coordinator, n(0), get);
-    let [(_, _, Message::Reply(Reply::GetReply { write, value: Some(_), .. }))] = &said[..] else {
+    let [(_, _, Message::Reply(Reply::GetReply { found, value: Some(_), .. }))] = &said[..] else {
         panic!("{said:?}")
     };
-    assert_eq!(*write, WriteId::LOADED);
-    let reads = vec![Read { key: Key::from("k"), write: WriteId::LOADED }];
+    assert_eq!(*found, WriteId::LOADED.into());
+    let reads = vec![Read { key: Key::from("k"), found: WriteId::LOADED.into() }];
     Arc::new(Contents { reads, ..Contents::clone(&contents(&[], &[])) })
 }
 
@@ -90,7 +90,7 @@ fn a_reader_of_a_loaded_value_does_not_commit_after_a_forgotten_delete() {
 fn a_reader_of_a_loaded_value_is_not_abandoned_over_a_page_copied_late() {
     let mut world = World::of(5);
     for node in world.nodes.values_mut() {
-        let loaded = Committed { id: WriteId::LOADED, value: Some(Value::from("loaded")) };
+        let loaded = Committed::put(WriteId::LOADED, Some(Value::from("loaded")));
         node.store.put(b"k", Some(&encode_versions(&[loaded])));
     }
     let digest = |of: &[Version]| {
@@ -105,7 +105,7 @@ fn a_reader_of_a_loaded_value_is_not_abandoned_over_a_page_copied_late() {
     world.now = 110 * SECOND;
     (1..5).for_each(|i| world.settle_below(n(i), 100 * SECOND, digest(&[zero, first])));
     let reader = version(120 * SECOND, 5);
-    let reads = vec![Read { key: Key::from("k"), write: WriteId::LOADED }];
+    let reads = vec![Read { key: Key::from("k"), found: WriteId::LOADED.into() }];
     let what = Arc::new(Contents { reads, ..Contents::clone(&contents(&[], &[("y", "1")])) });
     world.now = 120 * SECOND + 1;
     world.commit(&[1, 3, 4], reader, &what);

@@ -39,10 +39,10 @@ fn missed_by_n0(first_is_at: &[usize]) -> World {
         let reader = version(world.now, 9);
         let get = Message::Request(Request::Get { version: reader, key: Key::from("k") });
         let said = world.tell(reader.coordinator, n(member), get);
-        let [(_, _, Message::Reply(Reply::GetReply { write, .. }))] = &said[..] else {
+        let [(_, _, Message::Reply(Reply::GetReply { found, .. }))] = &said[..] else {
             panic!("{said:?}")
         };
-        assert_eq!(write.version, Version::INITIAL, "a settled delete is nothing");
+        assert_eq!(found.write.version, Version::INITIAL, "a settled delete is nothing");
     }
     world.network.clear();
     world

@@ -17,14 +17,17 @@ fn a_replica_answers_after_a_restart_as_it_answered_before() {
     assert_eq!(net.told(0).last().unwrap(), "committed");
     assert_eq!(net.told(1).last().unwrap(), "committed");
     let record = net.nodes[0].record(&Key::from("x")).unwrap();
-    assert_eq!(record.committed.latest().unwrap().value, Some(Value::from("2")));
+    assert_eq!(
+        record.committed.latest().unwrap().effect.value().flatten().cloned(),
+        Some(Value::from("2"))
+    );
     assert_eq!(net.nodes[0].undecided(), 0);
 }
 
 /// What `member` has committed for `key`, last.
 fn committed(net: &Net, member: usize, key: &str) -> Option<Value> {
     let record = net.nodes[member].record(&Key::from(key))?;
-    record.committed.latest()?.value.clone()
+    record.committed.latest()?.effect.value()?.cloned()
 }
 
 #[test]

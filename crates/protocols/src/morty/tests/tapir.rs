@@ -210,7 +210,7 @@ fn ask(world: &mut World, members: &[usize], (txn, what): &(Version, Arc<Content
 /// A transaction that has found nothing in `k`, as of a time in seconds, and writes `y`.
 fn reads_nothing_as_of(at: u64) -> Arc<Contents> {
     let nothing = WriteId { version: Version::at(at * SECOND), tag: 0 };
-    let reads = vec![Read { key: Key::from("k"), write: nothing }];
+    let reads = vec![Read { key: Key::from("k"), found: nothing.into() }];
     Arc::new(Contents { reads, ..Contents::clone(&contents(&[], &[("y", "1")])) })
 }
 
@@ -334,7 +334,7 @@ fn a_client_does_not_follow_a_replica_into_the_far_future() {
 fn answer_get(net: &mut Net, member: usize, write: WriteId, value: &str) {
     let version = *versions(net, 0).last().expect("a version");
     let (key, value) = (Key::from("x"), Some(Value::from(value)));
-    let reply = Reply::GetReply { version, key, write, value, instead_of: None };
+    let reply = Reply::GetReply { version, key, found: write.into(), value, instead_of: None };
     net.deliver((n(member), coordinator_id(0), Message::Reply(reply)));
 }
 
@@ -559,7 +559,7 @@ fn reads_of_nothing_do_not_add_up() {
         world.settle_below(n(0), 2 * i * SECOND, digest(&settled));
         let reader = version(world.now, 5);
         let nothing = WriteId { version: Version::at(2 * i * SECOND), tag: 0 };
-        let reads = vec![Read { key: Key::from("k"), write: nothing }];
+        let reads = vec![Read { key: Key::from("k"), found: nothing.into() }];
         let what = Arc::new(Contents { reads, ..Contents::clone(&contents(&[], &[])) });
         world.commit(&[0], reader, &what);
         world.network.clear();
@@ -579,7 +579,7 @@ fn who_finds_nothing_is_told_from_when_on_nothing_was_there() {
         let (version, key) = (version(world.now, 9), Key::from(key));
         let get = Message::Request(Request::Get { version, key });
         match &world.tell(coordinator_id(9), n(0), get)[..] {
-            [(.., Message::Reply(Reply::GetReply { write, value: None, .. }))] => *write,
+            [(.., Message::Reply(Reply::GetReply { found, value: None, .. }))] => found.write,
             other => panic!("{other:?}"),
         }
     };

@@ -25,7 +25,7 @@ fn restart_machine(world: &mut World, member: usize) {
 /// What a replica has committed for a key last.
 fn committed_in(world: &World, id: NodeId, key: &str) -> Option<Value> {
     let record = world.nodes[id].record(&Key::from(key))?;
-    record.committed.latest()?.value.clone()
+    record.committed.latest()?.effect.value()?.cloned()
 }
 
 fn is_asking((.., message): &Envelope) -> bool {
@@ -386,5 +386,5 @@ fn a_replica_that_catches_up_votes_nothing_down_for_good() {
 /// What `member` has committed for `key`, last.
 fn committed(net: &Net, member: usize, key: &str) -> Option<Value> {
     let record = net.nodes[member].record(&Key::from(key))?;
-    record.committed.latest()?.value.clone()
+    record.committed.latest()?.effect.value()?.cloned()
 }

@@ -297,7 +297,7 @@ fn deletes_are_kept_from_the_first_on_that_a_prepared_reader_may_have_missed() {
     world.now = 100 * SECOND;
     let [first, second] = [("k", 10), ("j", 19)].map(|(key, at)| {
         let write = WriteId { version: Version::at(at * SECOND), tag: 0 };
-        Read { key: Key::from(key), write }
+        Read { key: Key::from(key), found: write.into() }
     });
     let what = Contents { reads: vec![first, second], ..Contents::clone(&contents(&[], &[])) };
     let reader = (version(world.now, 5), Arc::new(what));
