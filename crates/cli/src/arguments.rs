@@ -13,7 +13,7 @@ use serried_actor::{NodeSet, Settings};
 use serried_model::{FamilyName, Geography, NodeId};
 use serried_node::Replicas;
 use serried_protocols::ProtocolInfo;
-use serried_workload::{Replay, TRACE, Trace};
+use serried_workload::{Replay, TRACE, Trace, TraceHeader};
 
 use crate::misuse::{
     LEAST_DEADLINE, MOST_CLIENTS, MOST_KEYS, MOST_SECONDS, MOST_THETA, number, seconds_above_0,
@@ -29,7 +29,7 @@ pub(crate) struct TraceArguments {
     /// one of its clients, with the same pauses between them, over and over
     #[arg(long, value_name = "FILE", conflicts_with = "workload")]
     trace: Option<PathBuf>,
-    /// With --trace: leave the pauses between transactions away
+    /// With --trace: leave out the pauses between transactions
     #[arg(long)]
     closed: bool,
     /// The trace, once it was read.
@@ -46,6 +46,19 @@ impl TraceArguments {
         }
         let trace = Arc::new(record::read(file)?);
         Ok(Some(self.read.get_or_init(|| trace)))
+    }
+
+    /// How long to measure if nothing else is said: as long as the recording took, but not longer than this, and at least
+    /// a second. `None` if there is no trace, or no pauses are kept.
+    pub(crate) fn usual_seconds(&self, most_s: f64) -> anyhow::Result<Option<f64>> {
+        let trace = self.trace()?.filter(|_| !self.closed);
+        Ok(trace.map(|trace| trace.header().lasted().as_secs_f64().clamp(1.0, most_s)))
+    }
+
+    /// Whether the trace, if there is one, was recorded in this keyspace.
+    pub(crate) fn is_of(&self, cluster: &str, keyspace: &str) -> anyhow::Result<bool> {
+        let is_of = |header: &TraceHeader| header.cluster == cluster && header.keyspace == keyspace;
+        Ok(self.trace()?.is_some_and(|trace| is_of(trace.header())))
     }
 
     /// The workload that runs the trace, if there is one.
@@ -161,6 +174,9 @@ pub(crate) struct OpenLoopArguments {
     pub(crate) most_open: usize,
 }
 
+/// How long a run is measured if nothing else is said, and how long at most if a trace lasts longer, in seconds.
+const USUAL_SECONDS: f64 = 5.0;
+const MOST_USUAL_SECONDS: f64 = 60.0;
 /// The longest key and value, in bytes.
 const MOST_KEY_BYTES: usize = 1 << 16;
 const MOST_VALUE_BYTES: usize = 16 << 20;
@@ -193,9 +209,9 @@ pub(crate) struct LoadArguments {
     pub(crate) open_loop: OpenLoopArguments,
     #[command(flatten)]
     pub(crate) sessions: SessionArguments,
-    /// How long to measure, in seconds
-    #[arg(long, default_value_t = 5.0, value_parser = seconds_above_0)]
-    pub(crate) seconds: f64,
+    /// How long to measure, in seconds [default: 5; with --trace as long as the recording took, at least 1 and at most 60]
+    #[arg(long, value_parser = seconds_above_0)]
+    pub(crate) seconds: Option<f64>,
     /// How long to run before that, in seconds
     #[arg(long, default_value_t = 1.0, value_parser = number(0.0..=MOST_SECONDS))]
     pub(crate) warm_up: f64,
@@ -246,6 +262,17 @@ impl LoadArguments {
             true => vec![W::usual_clients(workload)],
             false => self.clients.clone(),
         }
+    }
+
+    /// How long to measure.
+    pub(crate) fn measured(&self) -> Duration {
+        Duration::from_secs_f64(self.seconds.unwrap_or(USUAL_SECONDS))
+    }
+
+    /// Measures as long as the recording of the trace took, if there is one and no time is given.
+    pub(crate) fn measure_as_long_as(&mut self, trace: &TraceArguments) -> anyhow::Result<()> {
+        self.seconds = self.seconds.or(trace.usual_seconds(MOST_USUAL_SECONDS)?);
+        Ok(())
     }
 
     pub(crate) fn deadline(&self) -> Duration {

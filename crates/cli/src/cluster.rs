@@ -11,7 +11,7 @@ use anyhow::Context;
 use serried::{ConnectOptions, Database};
 use serried_actor::Settings;
 use serried_local::{LocalCluster, LocalOptions};
-use serried_model::Geography;
+use serried_model::{Geography, Limits};
 use serried_node::{Durability, KeyspaceConfiguration, NodeConfiguration, NodeDisks, Start};
 
 /// The keyspace of clusters that are started for a benchmark.
@@ -31,6 +31,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) settings: Settings,
     pub(crate) geography: Option<&'a str>,
     pub(crate) durability: Durability,
+    /// How large keys, values and transactions may be.
+    pub(crate) limits: Limits,
     /// Where nodes keep their data. `None` is a temporary folder.
     pub(crate) data: Option<&'a Path>,
 }
@@ -103,8 +105,9 @@ impl Cluster {
         let keyspaces = [KeyspaceConfiguration { settings: plan.settings, ..keyspace }];
         let geography = plan.geography.map(str::to_string);
         let Disks { nodes: disks, _folder } = plan.disks(&keyspaces)?;
-        let durability = plan.durability;
-        let options = LocalOptions { geography, durability, disks, ..LocalOptions::default() };
+        let Plan { durability, limits, .. } = *plan;
+        let options =
+            LocalOptions { geography, durability, disks, limits, ..LocalOptions::default() };
         let cluster = LocalCluster::start(plan.nodes, &keyspaces, options)?;
         Ok(Cluster::Threads { cluster, _folder })
     }
@@ -112,7 +115,8 @@ impl Cluster {
     /// Starts nodes as processes.
     pub(crate) fn processes(plan: &Plan<'_>) -> anyhow::Result<Cluster> {
         let Plan { nodes, sites, protocol, partitions, settings, .. } = *plan;
-        let Plan { geography, durability, data, .. } = *plan;
+        let Plan { geography, durability, limits, data, .. } = *plan;
+        let limits = toml::Value::try_from(limits).context("limits are a table")?;
         let settings = toml::Value::try_from(settings).context("settings are a table")?;
         let addresses = (0..nodes).map(|_| Ok(free_address()?.to_string()));
         let addresses: Vec<String> = addresses.collect::<anyhow::Result<_>>()?;
@@ -128,7 +132,7 @@ impl Cluster {
                 geography.map_or(String::new(), |name| format!("geography = {name:?}\n"));
             let configuration = format!(
                 "node = {node}\nlisten = {address:?}\npeers = {addresses:?}\n{geography}\
-                 pin = false\ndurability = \"{durability}\"\n\
+                 pin = false\ndurability = \"{durability}\"\nlimits = {limits}\n\
                  [[keyspace]]\nname = {KEYSPACE:?}\nprotocol = {protocol:?}\n\
                  partitions = {partitions}\nsites = {sites}\nsettings = {settings}\n"
             );

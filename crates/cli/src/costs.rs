@@ -21,7 +21,7 @@ pub(crate) struct CostFile {
     one_machine: Option<OneMachineCosts>,
 }
 
-/// The costs of events and system calls apart.
+/// The costs of events and of system calls, separately.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct OneMachineCosts {
@@ -73,7 +73,7 @@ impl CostArguments {
         Ok(Costs { replica, client }.times(self.cpu_factor))
     }
 
-    /// A machine with so many cores for all nodes.
+    /// A machine with this many cores for all nodes.
     pub(crate) fn one_machine(&self, cores: usize) -> anyhow::Result<OneMachine> {
         let apart = self.file()?.one_machine.ok_or_else(|| {
             Misuse(

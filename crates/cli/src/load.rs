@@ -47,10 +47,9 @@ impl<W: Wing> Load<W> {
         workload: Arc<W::Workload>,
         now: Timestamp,
     ) -> Load<W> {
-        let [warm_up, seconds, cool_down] =
-            [arguments.warm_up, arguments.seconds, arguments.cool_down]
-                .map(std::time::Duration::from_secs_f64);
-        let window = Window::new(now, warm_up, seconds, cool_down);
+        let [warm_up, cool_down] =
+            [arguments.warm_up, arguments.cool_down].map(std::time::Duration::from_secs_f64);
+        let window = Window::new(now, warm_up, arguments.measured(), cool_down);
         Load {
             protocol: protocol.to_string(),
             clients,

@@ -1,12 +1,14 @@
 //! `serried record`: a trace of what the clients of a running keyspace do.
 
+use std::fs::{self, File};
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use clap::Args;
 use serde::Serialize;
-use serried::{Database, FamilyName, Recorded, Recording};
+use serried::{Database, FamilyName, RecordError, Recording, RecordingEvent};
 use serried_workload::{Bound, Trace, TraceBounds, TraceBuilder, TraceHeader};
 
 use crate::Ended;
@@ -27,7 +29,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The most transactions that a trace can have.
 const MOST_TRANSACTIONS: usize = 100_000_000;
 /// The largest trace, in MiB.
-const MOST_MIB: usize = 16 << 10;
+const MOST_MIB: usize = 1 << 10;
+/// What the file of such a trace has at most beside its transactions, in bytes.
+const MOST_OTHER_BYTES: u64 = 64 << 20;
 
 /// Record what the clients of a running keyspace do, to compare protocols with it.
 ///
@@ -37,7 +41,8 @@ const MOST_MIB: usize = 16 << 10;
 /// transactions of a client. It has no values. Attempts that were aborted are part of their transaction.
 /// Transactions that fail are not recorded.
 ///
-/// The recording ends with the first bound that is reached. While nobody records, clients report nothing.
+/// The recording ends with the first bound that is reached, or with Ctrl-C. If the connection to the node is
+/// lost, what came before is written, and the command fails. While nobody records, clients report nothing.
 /// Only keyspaces of transactions can be recorded.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
@@ -81,11 +86,17 @@ struct Summary<'a> {
 impl Record {
     pub(crate) fn run(self) -> anyhow::Result<Ended> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        // If the file can't be written, it is better to know that before the recording.
+        let mut output = NewFile::create(&self.output)?;
         let trace = runtime.block_on(self.record())?;
         let file = trace.encode();
-        std::fs::write(&self.output, &file)
-            .with_context(|| format!("can't write {}", self.output.display()))?;
+        output.finish(&file)?;
         self.print(&trace, file.len());
+        anyhow::ensure!(
+            trace.header().bound != Bound::Lost,
+            "the connection to the node was lost before the end: {} has what came until then",
+            self.output.display()
+        );
         Ok(Ended::Well)
     }
 
@@ -102,9 +113,11 @@ impl Record {
         let recorded_at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let recording = client.record(&self.keyspace, self.lasts).await?;
         let begun = Instant::now();
-        let bounds = TraceBounds { transactions: self.transactions, bytes: self.size << 20 };
+        let (transactions, bytes, lasts) = (self.transactions, self.size << 20, self.lasts);
+        let bounds = TraceBounds { transactions, bytes, lasts };
         let builder = TraceBuilder::new(bounds, self.hash_keys);
         let (builder, bound, missed, lasted) = self.receive(recording, builder, begun).await?;
+        let is_empty = builder.transactions() == 0;
         let trace = builder.finish(TraceHeader {
             family: family.to_string(),
             cluster: client.cluster().to_string(),
@@ -117,13 +130,13 @@ impl Record {
             hashed_keys: self.hash_keys,
         });
         database.close().await;
-        trace.map_err(|_| {
-            anyhow::anyhow!(
-                "no client has begun and committed a transaction in keyspace `{}` within {lasted:.1?}: \
-                 nothing is written",
-                self.keyspace
-            )
-        })
+        anyhow::ensure!(
+            !is_empty,
+            "no client has begun and committed a transaction in keyspace `{}` within {lasted:.1?}: \
+             nothing is written",
+            self.keyspace
+        );
+        trace.map_err(|wrong| anyhow::anyhow!("what clients have reported is no trace: {wrong}"))
     }
 
     /// Receives until the recording ends: what was reported, why it ended, how much was missed, and how long it lasted.
@@ -137,6 +150,10 @@ impl Record {
         let interrupted = tokio::signal::ctrl_c();
         tokio::pin!(interrupted);
         let mut ended: Option<(Bound, Duration)> = None;
+        // What was begun before Ctrl-C still counts.
+        let is_full = |ended: &Option<(Bound, Duration)>| {
+            ended.as_ref().is_some_and(|(bound, _)| *bound != Bound::Stopped)
+        };
         let mut said = begun;
         loop {
             let patience = match ended {
@@ -144,7 +161,13 @@ impl Record {
                 Some(_) => PATIENCE,
             };
             let recorded = tokio::select! {
-                recorded = recording.next(patience) => recorded?,
+                recorded = recording.next(patience) => match recorded {
+                    Err(RecordError::Lost { .. }) => {
+                        let (_, lasted) = ended.unwrap_or((Bound::Lost, begun.elapsed()));
+                        return Ok((builder, Bound::Lost, 0, lasted));
+                    }
+                    recorded => recorded?,
+                },
                 _ = &mut interrupted, if ended.is_none() => {
                     recording.stop();
                     ended = Some((Bound::Stopped, begun.elapsed()));
@@ -152,8 +175,8 @@ impl Record {
                 }
             };
             match recorded {
-                Recorded::Transactions(..) if ended.is_some() => {}
-                Recorded::Transactions(connection, reports) => {
+                RecordingEvent::Transactions(..) if is_full(&ended) => {}
+                RecordingEvent::Transactions(connection, reports) => {
                     let mut reports = reports.into_iter();
                     let bound = reports.find_map(|report| builder.add(connection, report));
                     if let Some(bound) = bound {
@@ -161,7 +184,7 @@ impl Record {
                         ended = Some((bound, begun.elapsed()));
                     }
                 }
-                Recorded::Ended { missed } => {
+                RecordingEvent::Ended { missed } => {
                     let (bound, lasted) = ended.unwrap_or((Bound::Time, self.lasts));
                     return Ok((builder, bound, missed, lasted));
                 }
@@ -188,7 +211,7 @@ impl Record {
         println!("it ended because {}", header.bound);
         if header.missed > 0 {
             println!(
-                "{} transactions are missing, because clients or the node had no room for reports of them",
+                "{} transactions are missing, because there was no room for reports of them, or reports were not true",
                 header.missed
             );
         }
@@ -197,8 +220,64 @@ impl Record {
 
 /// Reads a trace from a file.
 pub(crate) fn read(file: &Path) -> anyhow::Result<Trace> {
-    let bytes = std::fs::read(file).with_context(|| format!("can't read {}", file.display()))?;
+    let unread = || format!("can't read {}", file.display());
+    let mut input = File::open(file).with_context(unread)?;
+    let mut bytes = Vec::new();
+    let most = ((MOST_MIB as u64) << 20) + MOST_OTHER_BYTES;
+    // Most files that are no traces show it at once.
+    for part in [Trace::BEGIN_BYTES, most] {
+        let read = Read::by_ref(&mut input).take(part).read_to_end(&mut bytes);
+        read.with_context(unread)?;
+        if !Trace::may_begin(&bytes) {
+            break;
+        }
+    }
+    anyhow::ensure!(
+        (bytes.len() as u64) < most,
+        "{}: it is longer than any trace: {most} bytes",
+        file.display()
+    );
     Trace::decode(&bytes).map_err(|error| anyhow::anyhow!("{}: {error}", file.display()))
+}
+
+/// A file that takes its name when it is complete.
+struct NewFile {
+    file: File,
+    name: PathBuf,
+    /// Where it is until then, if it is another place.
+    temporary: Option<PathBuf>,
+}
+
+impl NewFile {
+    fn create(name: &Path) -> anyhow::Result<NewFile> {
+        // What is no usual file, such as a pipe, can't be replaced.
+        let is_special = fs::metadata(name).is_ok_and(|found| !found.is_file());
+        let mut temporary = name.as_os_str().to_os_string();
+        temporary.push(format!(".{}.partial", std::process::id()));
+        let temporary = (!is_special).then(|| PathBuf::from(temporary));
+        let unwritten = || format!("can't write {}", name.display());
+        let file = File::create(temporary.as_deref().unwrap_or(name)).with_context(unwritten)?;
+        Ok(NewFile { file, name: name.to_path_buf(), temporary })
+    }
+
+    fn finish(&mut self, content: &[u8]) -> anyhow::Result<()> {
+        let unwritten = || format!("can't write {}", self.name.display());
+        self.file.write_all(content).with_context(unwritten)?;
+        if let Some(temporary) = &self.temporary {
+            fs::rename(temporary, &self.name).with_context(unwritten)?;
+        }
+        self.temporary = None;
+        Ok(())
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        if let Some(temporary) = &self.temporary {
+            // There is nothing in it.
+            let _ = fs::remove_file(temporary);
+        }
+    }
 }
 
 /// What is in a trace.

@@ -72,9 +72,9 @@ pub(crate) struct Sim {
     /// How many cores a replica has
     #[arg(long, default_value_t = 20, value_parser = number(1..=MOST_CORES))]
     cores: usize,
-    /// Run everything on one machine with so many cores, as `serried bench` does: each replica is a process with one
+    /// Run everything on one machine with this many cores, as `serried bench` does: each replica is a process with one
     /// thread, and so are all clients together. A process reads and writes a connection once for all messages that it
-    /// finds. [default: each replica has a machine with --cores, and each client one with one core]
+    /// finds. The share of replica CPU is then one of all these cores [default: each replica has a machine with --cores, and each client one with one core]
     #[arg(long, value_name = "NUMBER", value_parser = number(1..=MOST_CORES))]
     shared_cores: Option<usize>,
     /// When a commit counts as durable: sync, buffered or memory
@@ -147,6 +147,7 @@ impl Sim {
             client_costs: Some(costs.client),
             settings: self.workload.settings(),
             initial: W::initial(workload),
+            limits: W::limits(workload),
             ..Configuration::default()
         })
     }
@@ -166,7 +167,8 @@ impl Sim {
         }
     }
 
-    pub(crate) fn run(self) -> anyhow::Result<Ended> {
+    pub(crate) fn run(mut self) -> anyhow::Result<Ended> {
+        self.load.measure_as_long_as(&self.workload.trace)?;
         with_wing!(self.workload.family()?, W => self.run_as::<W>())
     }
 

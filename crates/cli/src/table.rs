@@ -34,7 +34,8 @@ Columns, of the measured part of a run:
   window, bound    counter only: the mean serialization window, and 1 divided by
                    it
   replica CPU %    simulations only: the share of the replicas' cores that was
-                   in use
+                   in use; with --shared-cores the share of all cores that
+                   replicas have used
 For registers, req/s is requests per second. A request is one operation, except
 in tail-at-scale. Costs are per request. A second table has the latencies of
 reads, writes and read-modify-writes.
@@ -199,8 +200,22 @@ pub(crate) fn print(rows: &[Row], json: bool) {
         line
     });
     print_aligned(&header, lines);
+    print_errors(rows);
     for row in rows.iter().filter(|row| !row.figures.is_empty()) {
         print_kinds(row);
+    }
+}
+
+/// Says of each run in which something has failed what the last error was.
+pub(crate) fn print_errors<'a>(rows: impl IntoIterator<Item = &'a Row>) {
+    for Row { protocol, clients, report, .. } in rows {
+        let has_failed = report.failed > 0 || report.committed == 0;
+        if let Some(error) = report.last_error.as_ref().filter(|_| has_failed) {
+            println!(
+                "{protocol}, {clients} clients: {} failed, the last with: {error}",
+                report.failed
+            );
+        }
     }
 }
 
@@ -264,6 +279,7 @@ fn print_operations(rows: &[Row], calls: bool) {
         line
     });
     print_aligned(&header, lines);
+    print_errors(rows);
     println!();
     let [kind, rate] = if calls { ["procedure", "call/s"] } else { ["operation", "op/s"] };
     let mut header = vec!["protocol", "clients", kind, rate];

@@ -69,7 +69,7 @@ pub use client::{Client, ConnectOptions, NodeReply};
 pub use coordinator::{Coordinators, MakeCoordinator};
 pub use database::{Database, DatabaseStatistics};
 pub use error::ConnectError;
-pub use recording::{RecordError, Recorded, Recording};
+pub use recording::{RecordError, Recording, RecordingEvent};
 pub use serried_actor::{Observation, Observed, Timestamp};
 pub use serried_model::{
     Access, Accessed, Carstamp, Durability, FamilyName, Key, Limits, Modification, NodeId,

@@ -16,7 +16,7 @@ use serried_wire::{Core, Endpoint};
 
 use crate::client::Client;
 use crate::desk::Desk;
-use crate::reporting::Recorded;
+use crate::reporting::RecordedKeyspaces;
 use crate::side::ClientSide;
 
 /// One keyspace of a connected client. A coordinator runs in the task that requests something of it.
@@ -38,7 +38,7 @@ pub(crate) struct KeyspacePort<F: Family> {
     /// The keyspace's number.
     number: u64,
     /// Which keyspaces are recorded.
-    recorded: Recorded,
+    recorded: RecordedKeyspaces,
 }
 
 impl<F: Family> KeyspacePort<F> {

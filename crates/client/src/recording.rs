@@ -1,6 +1,7 @@
 //! A client's view of a recording of what all clients of a keyspace do.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serried_model::{Key, NodeId, TransactionReport};
@@ -9,7 +10,7 @@ use tokio::sync::mpsc;
 
 use crate::client::Client;
 use crate::error::ConnectError;
-use crate::side::{ClientSide, Replies};
+use crate::side::{ClientSide, Replies, report_bytes};
 
 /// How long a node may take to begin.
 const BEGIN_TIMEOUT: Duration = Duration::from_secs(2);
@@ -42,7 +43,7 @@ pub enum RecordError {
 
 /// What a recording brings.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Recorded {
+pub enum RecordingEvent {
     /// A connection has committed transactions. The times count from the beginning of the recording.
     Transactions(NodeId, Vec<TransactionReport<Key>>),
     /// The recording has ended.
@@ -58,6 +59,8 @@ pub struct Recording {
     endpoint: Arc<Endpoint<ClientSide>>,
     request: u64,
     inbox: mpsc::UnboundedReceiver<RecordReply>,
+    /// How many bytes of reports wait in the inbox.
+    waiting_bytes: Arc<AtomicUsize>,
 }
 
 impl Client {
@@ -95,16 +98,19 @@ impl Recording {
         wanted: &RecordRequest,
     ) -> Option<Recording> {
         let (sender, inbox) = mpsc::unbounded_channel();
+        let waiting_bytes = Arc::new(AtomicUsize::new(0));
         let mut core = endpoint.lock();
         let request = core.side.next_request();
         let asked = encode(&(request, wanted));
         if !core.links.push_frame_to(member, 0, Kind::RecordRequest, &asked) {
             return None;
         }
-        core.side.recordings.insert(request, Replies { sender, link: None });
+        let replies =
+            Replies { sender, waiting_bytes: waiting_bytes.clone(), dropped: 0, link: None };
+        core.side.recordings.insert(request, replies);
         drop(core);
         let (node, endpoint) = (NodeId::replica(0, member), endpoint.clone());
-        Some(Recording { node, endpoint, request, inbox })
+        Some(Recording { node, endpoint, request, inbox, waiting_bytes })
     }
 
     /// The node that asks clients for reports.
@@ -112,26 +118,28 @@ impl Recording {
         self.node
     }
 
-    /// Asks the node to end before the time is over. What was reported until then still comes.
+    /// Asks the node to end before the time is over. What clients have committed until then still comes.
     pub fn stop(&self) {
         let mut core = self.endpoint.lock();
         let member = self.node.member();
         core.links.push_frame_to(member, 0, Kind::RecordEnd, &encode(&self.request));
     }
 
-    /// Waits for the next report, or the end, for at most this time. What has come and is not taken is kept in memory.
+    /// Waits for the next report, or the end, for at most this time. What has come and is not taken is kept in
+    /// memory, up to 256 MiB; what comes above that counts as missed.
     ///
     /// # Errors
     /// If nothing comes, or the connection to the node is lost.
-    pub async fn next(&mut self, timeout: Duration) -> Result<Recorded, RecordError> {
+    pub async fn next(&mut self, timeout: Duration) -> Result<RecordingEvent, RecordError> {
         let lost = || RecordError::Lost { node: self.node };
         loop {
             let reply = tokio::time::timeout(timeout, self.inbox.recv()).await;
             match reply.map_err(|_| lost())?.ok_or_else(lost)? {
                 RecordReply::Reported(client, reports) => {
-                    return Ok(Recorded::Transactions(client, reports));
+                    self.waiting_bytes.fetch_sub(report_bytes(&reports), Ordering::Relaxed);
+                    return Ok(RecordingEvent::Transactions(client, reports));
                 }
-                RecordReply::Ended { missed } => return Ok(Recorded::Ended { missed }),
+                RecordReply::Ended { missed } => return Ok(RecordingEvent::Ended { missed }),
                 RecordReply::Began | RecordReply::Refused(_) => {}
             }
         }

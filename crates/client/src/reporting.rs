@@ -10,7 +10,7 @@ use serried_wire::{Kind, LinkId, Links, MOST_REPORT_BYTES, Report, ReportRequest
 
 /// While more bytes than this wait on the link, transactions are not reported.
 const MOST_WAITING_BYTES: usize = 4 << 20;
-/// Reports are collected for so long after others were sent, because every frame costs system calls.
+/// Reports are collected for this long after others were sent, because every frame costs system calls.
 const PAUSE: Duration = Duration::from_millis(5);
 /// The most bytes of transactions in a report. What else it has takes less than the rest.
 const MOST_BYTES: usize = MOST_REPORT_BYTES - 32;
@@ -19,7 +19,7 @@ const MOST_BYTES: usize = MOST_REPORT_BYTES - 32;
 #[derive(Default)]
 pub(crate) struct Reporting {
     wanted: Vec<Wanted>,
-    recorded: Recorded,
+    recorded: RecordedKeyspaces,
 }
 
 /// What a node wants.
@@ -72,7 +72,8 @@ impl Wanted {
 
     /// When there is something to send.
     fn due(&self) -> Option<Timestamp> {
-        (!self.transactions.is_empty()).then(|| self.sent_at + PAUSE)
+        let has_something = !self.transactions.is_empty() || self.missed > 0;
+        has_something.then(|| self.sent_at + PAUSE)
     }
 
     fn send(&mut self, now: Timestamp, links: &mut Links) {
@@ -81,10 +82,22 @@ impl Wanted {
         self.sent_at = now;
         if links.is_behind(self.link, MOST_WAITING_BYTES) {
             self.missed += transactions.len() as u64;
-        } else if !transactions.is_empty() {
-            let missed = std::mem::take(&mut self.missed);
-            let report = Report { recording: self.request.recording, missed, transactions };
-            links.push_frame(self.link, Kind::Report, &encode(&report));
+        } else if !transactions.is_empty() || self.missed > 0 {
+            self.push(transactions, links);
+        }
+    }
+
+    fn push(&mut self, transactions: Vec<TransactionReport<Key>>, links: &mut Links) {
+        let missed = std::mem::take(&mut self.missed);
+        let report = Report { recording: self.request.recording, missed, transactions };
+        links.push_frame(self.link, Kind::Report, &encode(&report));
+    }
+
+    /// Sends what is left. The number of what is missed is sent even if the link is behind.
+    fn finish(mut self, now: Timestamp, links: &mut Links) {
+        self.send(now, links);
+        if self.missed > 0 {
+            self.push(Vec::new(), links);
         }
     }
 }
@@ -102,12 +115,12 @@ fn most_bytes(transaction: &TransactionReport<Key>) -> usize {
 /// Which keyspace is recorded: 0 for none, [`SEVERAL`], or one more than its number. Sessions look at this after every
 /// transaction, so it takes no lock.
 #[derive(Clone, Default)]
-pub(crate) struct Recorded(Arc<AtomicU64>);
+pub(crate) struct RecordedKeyspaces(Arc<AtomicU64>);
 
 /// Several keyspaces are recorded.
 const SEVERAL: u64 = u64::MAX;
 
-impl Recorded {
+impl RecordedKeyspaces {
     /// Whether the keyspace with this number may be recorded.
     pub(crate) fn has(&self, keyspace: u64) -> bool {
         let recorded = self.0.load(Ordering::Relaxed);
@@ -127,13 +140,21 @@ impl Recorded {
 
 impl Reporting {
     /// Which keyspace is recorded.
-    pub(crate) fn recorded(&self) -> Recorded {
+    pub(crate) fn recorded(&self) -> RecordedKeyspaces {
         self.recorded.clone()
     }
 
-    /// A node asks for reports, or wants no more of them.
-    pub(crate) fn ask(&mut self, link: LinkId, request: Option<ReportRequest>, now: Timestamp) {
-        self.wanted.retain(|wanted| wanted.link != link);
+    /// A node asks for reports, or wants no more of them. What it has not been sent of those before is sent.
+    pub(crate) fn ask(
+        &mut self,
+        link: LinkId,
+        request: Option<ReportRequest>,
+        now: Timestamp,
+        links: &mut Links,
+    ) {
+        for ended in self.wanted.extract_if(.., |wanted| wanted.link == link) {
+            ended.finish(now, links);
+        }
         self.wanted.extend(request.map(|request| Wanted {
             link,
             request,
@@ -152,7 +173,8 @@ impl Reporting {
 
     /// A link has ended, and with it what the node at its other end wanted.
     pub(crate) fn lost(&mut self, link: LinkId) {
-        self.ask(link, None, Timestamp(0));
+        self.wanted.retain(|wanted| wanted.link != link);
+        self.note_keyspaces();
     }
 
     /// Reports a transaction of a keyspace to those who record it. Returns when to call [`Reporting::advance`], if
@@ -165,8 +187,8 @@ impl Reporting {
         links: &mut Links,
     ) -> Option<Timestamp> {
         let before = self.wanted.len();
-        for mut ended in self.wanted.extract_if(.., |wanted| wanted.is_over(now)) {
-            ended.send(now, links);
+        for ended in self.wanted.extract_if(.., |wanted| wanted.is_over(now)) {
+            ended.finish(now, links);
         }
         if self.wanted.len() != before {
             self.note_keyspaces();
@@ -243,7 +265,7 @@ mod tests {
             links.waiting_bytes() != before
         };
         assert!(!recorded.has(7) && !report(&mut reporting, 7, 150));
-        reporting.ask(link, Some(request(7)), Timestamp(100));
+        reporting.ask(link, Some(request(7)), Timestamp(100), &mut Links::new());
         assert!(recorded.has(7) && !recorded.has(6) && !recorded.has(u64::MAX));
         assert!(report(&mut reporting, 7, 150));
         assert!(!report(&mut reporting, 6, 150), "another keyspace");
@@ -253,7 +275,7 @@ mod tests {
         let over = Timestamp(1_000_000_100);
         reporting.report(7, &transaction(150, "key"), over, &mut Links::new());
         assert!(!recorded.has(7), "the time is over");
-        reporting.ask(link, Some(request(7)), Timestamp(100));
+        reporting.ask(link, Some(request(7)), Timestamp(100), &mut Links::new());
         reporting.lost(link);
         assert!(!recorded.has(7));
     }
@@ -267,18 +289,18 @@ mod tests {
         let sent = |reporting: &Reporting| -> Vec<bool> {
             reporting.wanted.iter().map(|wanted| wanted.sent_at > Timestamp(0)).collect()
         };
-        reporting.ask(link, Some(request(7)), Timestamp(100));
-        reporting.ask(other, Some(request(8)), Timestamp(100));
+        reporting.ask(link, Some(request(7)), Timestamp(100), &mut links);
+        reporting.ask(other, Some(request(8)), Timestamp(100), &mut links);
         assert!(recorded.has(7) && recorded.has(8));
         reporting.report(8, &transaction(150, "key"), Timestamp(LATER), &mut links);
         assert_eq!(sent(&reporting), [false, true]);
-        reporting.ask(other, Some(request(7)), Timestamp(100));
+        reporting.ask(other, Some(request(7)), Timestamp(100), &mut links);
         assert!(recorded.has(7) && !recorded.has(8));
         reporting.report(7, &transaction(150, "key"), Timestamp(LATER), &mut links);
         assert_eq!(sent(&reporting), [true, true]);
         reporting.lost(link);
         assert!(recorded.has(7));
-        reporting.ask(other, None, Timestamp(100));
+        reporting.ask(other, None, Timestamp(100), &mut links);
         assert!(!recorded.has(7));
     }
 
@@ -287,7 +309,7 @@ mod tests {
         let mut links = Links::new();
         let link = open(&mut links, 0);
         let mut reporting = Reporting::default();
-        reporting.ask(link, Some(request(7)), Timestamp(100));
+        reporting.ask(link, Some(request(7)), Timestamp(100), &mut links);
         let mut report = |reporting: &mut Reporting, now| {
             reporting.report(7, &transaction(150, "key"), Timestamp(now), &mut links)
         };
@@ -307,15 +329,48 @@ mod tests {
         let mut links = Links::new();
         let link = open(&mut links, 0);
         let mut reporting = Reporting::default();
-        reporting.ask(link, Some(request(7)), Timestamp(100));
+        reporting.ask(link, Some(request(7)), Timestamp(100), &mut links);
         let missed = |reporting: &Reporting| reporting.wanted.first().map(|wanted| wanted.missed);
         let long = "k".repeat(MOST_REPORT_BYTES);
+        let report = |reporting: &mut Reporting, key: &str, now, links: &mut Links| {
+            reporting.report(7, &transaction(150, key), Timestamp(now), links)
+        };
+        let due = Timestamp(LATER) + PAUSE;
+        assert_eq!(report(&mut reporting, "short", LATER, &mut links), None);
         for _ in 0..2 {
-            reporting.report(7, &transaction(150, &long), Timestamp(LATER), &mut links);
+            assert_eq!(report(&mut reporting, &long, LATER, &mut links), Some(due));
         }
         assert_eq!(missed(&reporting), Some(2));
-        reporting.report(7, &transaction(150, "short"), Timestamp(LATER), &mut links);
-        assert_eq!(missed(&reporting), Some(0));
+        // The number is sent though there is no transaction to send.
+        let waiting = links.waiting_bytes();
+        reporting.advance(due, &mut links);
+        assert_eq!((missed(&reporting), reporting.due()), (Some(0), None));
+        assert!(links.waiting_bytes() > waiting);
+    }
+
+    #[test]
+    fn what_is_left_is_sent_when_the_node_wants_no_more_and_counted_while_the_link_is_behind() {
+        let mut links = Links::new();
+        let link = open(&mut links, 0);
+        let mut reporting = Reporting::default();
+        reporting.ask(link, Some(request(7)), Timestamp(100), &mut links);
+        for _ in 0..2 {
+            reporting.report(7, &transaction(150, "key"), Timestamp(LATER), &mut links);
+        }
+        let waiting = links.waiting_bytes();
+        reporting.ask(link, None, Timestamp(LATER), &mut links);
+        assert!(links.waiting_bytes() > waiting && reporting.due().is_none());
+        // Nobody reads.
+        while !links.is_behind(link, MOST_WAITING_BYTES) {
+            links.push_frame(link, Kind::Report, &vec![0; 60 << 10]);
+        }
+        reporting.ask(link, Some(request(7)), Timestamp(100), &mut links);
+        let due = reporting.report(7, &transaction(150, "key"), Timestamp(LATER), &mut links);
+        assert_eq!(reporting.wanted[0].missed, 1);
+        assert_eq!(due, Some(Timestamp(LATER) + PAUSE), "it is said later");
+        let waiting = links.waiting_bytes();
+        reporting.ask(link, None, Timestamp(LATER), &mut links);
+        assert!(links.waiting_bytes() > waiting);
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! What only a client's endpoint has: its requests to nodes, its alarms, and what nodes report to it.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serried_actor::{NodeSet, Timestamp};
-use serried_model::NodeId;
+use serried_model::{Key, NodeId, ReportedModification, ReportedModify, TransactionReport};
 use serried_session::Alarms;
 use serried_wire::{
     BadFrame, Core, Endpoint, Frame, Kind, KnownData, LinkId, Links, Moment, NodeStatus,
@@ -18,8 +20,47 @@ use crate::reporting::Reporting;
 /// Where the answers go to a request to record.
 pub(crate) struct Replies {
     pub(crate) sender: mpsc::UnboundedSender<RecordReply>,
+    /// How many bytes of reports wait for the task that records, which subtracts those that it has taken.
+    pub(crate) waiting_bytes: Arc<AtomicUsize>,
+    /// How many transactions were dropped because too many waited.
+    pub(crate) dropped: u64,
     /// The link over which they come, once one has come. Nothing more comes when it has ended.
     pub(crate) link: Option<LinkId>,
+}
+
+/// While reports of more bytes than this wait for the task that records, others are dropped.
+const MOST_WAITING_BYTES: usize = 256 << 20;
+
+/// About how many bytes of memory a report of transactions takes.
+pub(crate) fn report_bytes(transactions: &[TransactionReport<Key>]) -> usize {
+    let bytes = |transaction: &TransactionReport<Key>| {
+        let modified = transaction.modifies.iter().map(|modify| modify.modifications.len());
+        let keys = transaction.keys().map(|key| size_of::<ReportedModify<Key>>() + key.len());
+        size_of::<TransactionReport<Key>>()
+            + keys.sum::<usize>()
+            + modified.sum::<usize>() * size_of::<ReportedModification>()
+    };
+    transactions.iter().map(bytes).sum()
+}
+
+impl Replies {
+    /// Passes an answer on to the task that records, unless too much waits for it.
+    fn pass_on(&mut self, mut reply: RecordReply) {
+        match &mut reply {
+            RecordReply::Reported(_, transactions) => {
+                let bytes = report_bytes(transactions);
+                if self.waiting_bytes.load(Ordering::Relaxed) + bytes > MOST_WAITING_BYTES {
+                    self.dropped += transactions.len() as u64;
+                    return;
+                }
+                self.waiting_bytes.fetch_add(bytes, Ordering::Relaxed);
+            }
+            RecordReply::Ended { missed } => *missed = missed.saturating_add(self.dropped),
+            RecordReply::Began | RecordReply::Refused(_) => {}
+        }
+        // The task that records may be gone.
+        let _ = self.sender.send(reply);
+    }
 }
 
 /// The client's side of an endpoint.
@@ -95,11 +136,10 @@ impl Side for ClientSide {
                 let (request, reply) = decode(kind, payload)?;
                 if let Some(recording) = side.recordings.get_mut(&request) {
                     recording.link = Some(link);
-                    // The task that records may be gone.
-                    let _ = recording.sender.send(reply);
+                    recording.pass_on(reply);
                 }
             }
-            Kind::ReportRequest => side.reporting.ask(link, decode(kind, payload)?, now),
+            Kind::ReportRequest => side.reporting.ask(link, decode(kind, payload)?, now, links),
             Kind::Obstacle => side.obstacles.set(link, from, decode(kind, payload)?),
             Kind::Known => {
                 let known: KnownData = decode(kind, payload)?;
@@ -155,6 +195,7 @@ impl NewestData {
 mod tests {
     use std::time::Duration;
 
+    use serried_model::Form;
     use serried_wire::{Cut, End, LinkOptions};
 
     use super::*;
@@ -179,5 +220,31 @@ mod tests {
         assert!(newest.meet(1, 6, &mut links));
         assert_eq!(links.given_up(link), Some(Cut::Disowned));
         assert!(!newest.meet(1, 5, &mut links));
+    }
+
+    #[test]
+    fn reports_that_nobody_takes_are_dropped_and_counted_and_the_end_still_comes() {
+        let (sender, mut inbox) = mpsc::unbounded_channel();
+        let waiting_bytes = Arc::new(AtomicUsize::new(0));
+        let mut replies =
+            Replies { sender, waiting_bytes: waiting_bytes.clone(), dropped: 0, link: None };
+        let transaction = TransactionReport {
+            began_ns: 1,
+            ended_ns: 2,
+            attempts: 1,
+            form: Form::Program,
+            reads: Vec::new(),
+            writes: Vec::new(),
+            modifies: Vec::new(),
+        };
+        let reported = || RecordReply::Reported(NodeId(1), vec![transaction.clone(); 3]);
+        replies.pass_on(reported());
+        let bytes = waiting_bytes.load(Ordering::Relaxed);
+        assert!(bytes >= 3 * size_of::<TransactionReport<Key>>());
+        waiting_bytes.store(MOST_WAITING_BYTES - bytes + 1, Ordering::Relaxed);
+        replies.pass_on(reported());
+        replies.pass_on(RecordReply::Ended { missed: 4 });
+        assert!(matches!(inbox.try_recv(), Ok(RecordReply::Reported(..))));
+        assert!(matches!(inbox.try_recv(), Ok(RecordReply::Ended { missed: 7 })));
     }
 }

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::thread::{self, ScopedJoinHandle};
 
-use serried::{Client, ConnectError, ConnectOptions, Database};
+use serried::{Client, ConnectError, ConnectOptions, Database, Limits};
 use serried_node::{
     ConfigurationError, Disks, Durability, KeyspaceConfiguration, Node, NodeConfiguration,
     NodeHandle, NodeStatistics, NodeStatus, StartError, TransportOptions,
@@ -26,6 +26,8 @@ pub struct LocalOptions {
     pub disks: Vec<Arc<dyn Disks>>,
     /// Bounds and times of the nodes' transport.
     pub transport: TransportOptions,
+    /// How large keys, values and transactions may be.
+    pub limits: Limits,
 }
 
 /// Nodes on loopback, each on threads of its own, so that they share nothing but the
@@ -80,6 +82,7 @@ impl LocalCluster {
             cores: options.cores,
             durability: options.durability,
             transport: options.transport,
+            limits: options.limits,
             pin: Some(false),
             ..NodeConfiguration::new(node, peers.clone())
         };

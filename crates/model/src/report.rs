@@ -72,9 +72,9 @@ pub struct ReportedModify<K> {
 pub enum ReportedModification {
     /// Something was done to a number.
     Number,
-    /// So many bytes were appended.
+    /// This many bytes were appended.
     Append(u32),
-    /// The value was replaced by one of so many bytes, or deleted, perhaps on a condition.
+    /// The value was replaced by one of that many bytes, or deleted, perhaps on a condition.
     Replace(Option<u32>),
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Clients report transactions to the first core of a node that asks them to, and the core passes the reports on. While
 //! nobody records, clients send none. A core serves one recorder at a time, for at most ten minutes, and keeps nothing
-//! but what waits on the recorder's link: 8 MiB before it drops reports. It counts what it drops.
+//! but what waits on the recorder's link: 8 MiB before it drops reports. It counts what it drops. When the time is over, it
+//! tells clients, and waits for a moment for what they have not sent yet.
 
 use std::time::Duration;
 
@@ -15,6 +16,8 @@ use serried_wire::{
 
 /// The longest recording.
 const MOST_TIME: Duration = Duration::from_secs(600);
+/// After the end, reports are awaited for this long: a round trip around the world, and the pause between reports.
+const GRACE: Duration = Duration::from_millis(500);
 /// While more bytes than this wait for the recorder, reports are dropped.
 const MOST_WAITING_BYTES: usize = 8 << 20;
 
@@ -35,6 +38,8 @@ struct Recording {
     keyspace: u64,
     began: Timestamp,
     until: Timestamp,
+    /// Whether clients were told that no more is wanted.
+    is_over: bool,
     missed: u64,
     /// Whether the recorder's connection is lost.
     is_lost: bool,
@@ -79,6 +84,7 @@ impl Recorder {
             keyspace: wanted.keyspace,
             began: now,
             until: now + wanted.lasts,
+            is_over: false,
             missed: 0,
             is_lost: false,
         };
@@ -114,6 +120,9 @@ impl Recorder {
     ) -> Result<(), BadFrame> {
         let (bytes, limit) = (payload.len(), MOST_REPORT_BYTES);
         if bytes > limit {
+            if let Some(recording) = &mut self.recording {
+                recording.missed = recording.missed.saturating_add(1); // One at least.
+            }
             return Err(BadFrame::TooLong { bytes, limit }); // Decoded, it would take many times as much memory.
         }
         let report: Report = decode(Kind::Report, payload)?;
@@ -133,21 +142,28 @@ impl Recorder {
     }
 
     /// A client has recorded enough.
-    pub(crate) fn end(&mut self, by: (LinkId, u64), links: &mut Links) {
-        if self.recording.as_ref().is_some_and(|recording| recording.by == by) {
-            self.finish(links);
+    pub(crate) fn end(&mut self, by: (LinkId, u64), now: Timestamp, links: &mut Links) {
+        if let Some(recording) = self.recording.as_mut().filter(|recording| recording.by == by) {
+            recording.until = recording.until.min(now);
+            self.advance(now, links);
+        }
+    }
+
+    fn tell_clients(recording: &mut Recording, links: &mut Links) {
+        if !std::mem::replace(&mut recording.is_over, true) {
+            links.push_frame_to_clients(Kind::ReportRequest, &encode(&None::<ReportRequest>));
         }
     }
 
     fn finish(&mut self, links: &mut Links) {
-        let Some(recording) = self.recording.take() else { return };
+        let Some(mut recording) = self.recording.take() else { return };
+        Self::tell_clients(&mut recording, links);
         recording.reply(&RecordReply::Ended { missed: recording.missed }, links);
-        links.push_frame_to_clients(Kind::ReportRequest, &encode(&None::<ReportRequest>));
     }
 
     /// A link has its connection. If a client is at its other end, it is asked for reports.
     pub(crate) fn connected(&mut self, link: LinkId) {
-        if self.recording.is_some() {
+        if self.recording.as_ref().is_some_and(|recording| !recording.is_over) {
             self.newcomers.push(link);
         }
     }
@@ -164,14 +180,22 @@ impl Recorder {
     pub(crate) fn due(&self) -> Option<Timestamp> {
         let recording = self.recording.as_ref()?;
         let is_urgent = recording.is_lost || !self.newcomers.is_empty();
-        Some(if is_urgent { recording.began } else { recording.until })
+        Some(match (is_urgent, recording.is_over) {
+            (true, _) => recording.began,
+            (false, false) => recording.until,
+            (false, true) => recording.until + GRACE,
+        })
     }
 
     /// Does what is due.
     pub(crate) fn advance(&mut self, now: Timestamp, links: &mut Links) {
-        let Some(recording) = &self.recording else { return };
-        if recording.is_lost || recording.until <= now {
+        let Some(recording) = &mut self.recording else { return };
+        if recording.is_lost || recording.until + GRACE <= now {
             return self.finish(links);
+        }
+        if recording.until <= now {
+            self.newcomers.clear();
+            return Self::tell_clients(recording, links);
         }
         let asked = encode(&Some(recording.asked(now)));
         for newcomer in self.newcomers.drain(..) {

@@ -100,7 +100,7 @@ impl Side for NodeSide {
                 let (request, wanted) = decode(kind, payload)?;
                 side.recorder.begin((link, request), &wanted, shards, now, links);
             }
-            Kind::RecordEnd => side.recorder.end((link, decode(kind, payload)?), links),
+            Kind::RecordEnd => side.recorder.end((link, decode(kind, payload)?), now, links),
             Kind::Report => side.recorder.take(from, payload, now, links)?,
             _ => return Err(BadFrame::Unexpected(kind)),
         }

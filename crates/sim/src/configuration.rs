@@ -243,7 +243,7 @@ impl Default for CostModel {
 
 /// One machine on which all replicas and clients run, as in a benchmark on loopback: each replica in a process of its
 /// own, all clients in one process with one connection to each replica, and each process with one thread. System calls
-/// are counted apart: a process reads and writes a connection once for all messages that it finds or makes while it has
+/// are counted separately: a process reads and writes a connection once for all messages that it finds or makes while it has
 /// a core.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OneMachine {
@@ -255,7 +255,7 @@ pub struct OneMachine {
     pub client: SystemCallCosts,
 }
 
-/// What events and system calls cost apart.
+/// What events and system calls cost, separately.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SystemCallCosts {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 use serried_history::Recorder;
-use serried_model::Version;
+use serried_model::{Key, Value, Version};
 use serried_session::{TransactionError, TransactionKeyspace};
 
 use crate::transactor::Transactor;
@@ -57,8 +57,10 @@ impl ClosedLoop {
     }
 }
 
-/// Keys loaded per transaction.
+/// Keys loaded per transaction at most.
 const LOADED_AT_ONCE: u64 = 1000;
+/// Bytes of keys and values loaded per transaction at most, unless a single pair has more: a quarter of the usual limit.
+const BYTES_AT_ONCE: usize = 4 << 20;
 
 /// Loads the share of a workload's initial keys that belongs to `loader` of `loaders`, which may load at the same time.
 /// Calls `progress` from time to time with the number of keys loaded. Returns the latest version loaded.
@@ -75,18 +77,31 @@ pub async fn preload(
     let mut latest = Version::INITIAL;
     for batch in (loader..).step_by(loaders as usize) {
         let keys = batch * LOADED_AT_ONCE..(batch + 1) * LOADED_AT_ONCE;
-        let pairs: &Vec<_> = &keys.map_while(|i| workload.initial(i)).collect();
-        if pairs.is_empty() {
+        let mut pairs = keys.map_while(|i| workload.initial(i)).peekable();
+        if pairs.peek().is_none() {
             break;
         }
-        let load = keyspace.transact(|tx| async move {
-            for (key, value) in pairs {
-                tx.put(key, value);
+        while let Some(first) = pairs.next() {
+            let mut bytes = pair_bytes(&first);
+            let mut part = vec![first];
+            while let Some(next) = pairs.next_if(|next| bytes + pair_bytes(next) <= BYTES_AT_ONCE) {
+                bytes += pair_bytes(&next);
+                part.push(next);
             }
-            Ok(())
-        });
-        latest = latest.max(load.await?.version);
-        progress(pairs.len() as u64);
+            let part = &part;
+            let load = keyspace.transact(|tx| async move {
+                for (key, value) in part {
+                    tx.put(key, value);
+                }
+                Ok(())
+            });
+            latest = latest.max(load.await?.version);
+            progress(part.len() as u64);
+        }
     }
     Ok(latest)
+}
+
+fn pair_bytes((key, value): &(Key, Value)) -> usize {
+    key.len() + value.len()
 }

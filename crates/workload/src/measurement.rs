@@ -100,7 +100,8 @@ struct Counts {
     latest: Version,
     windows: Windows,
     arrivals: ArrivalCounts,
-    waiting: u64,
+    /// How long what was open at the end of the window had been so, if that was at least half of its length.
+    waiting_us: Vec<u64>,
     /// By name, the sum and the number of what was noted.
     noted: BTreeMap<&'static str, (f64, u64)>,
 }
@@ -168,7 +169,7 @@ pub struct Results {
     all_committed: u64,
     latest: Version,
     arrivals: ArrivalCounts,
-    waiting: u64,
+    waiting_us: Vec<u64>,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -226,12 +227,24 @@ impl Windows {
     }
 }
 
+/// What has been open for this many times the median latency waits. Less may be usual.
+const WAITS: u64 = 10;
+
 impl Counts {
     /// Notes something that did not end within the window, if it was open for long when the window ended.
     fn note_waiting(&mut self, begun: Timestamp, ended: Timestamp) {
         let Window { from, until, .. } = self.window;
         let was_open = begun < until && until <= ended;
-        self.waiting += u64::from(was_open && until.since(begun) * 2 >= until.since(from));
+        if was_open && until.since(begun) * 2 >= until.since(from) {
+            self.waiting_us.push(microseconds(begun, until));
+        }
+    }
+
+    /// How many were left waiting when the window ended.
+    fn waiting(&self) -> u64 {
+        let usual_us = self.latency_us.value_at_quantile(0.5);
+        let waits = |open_us: &&u64| **open_us >= usual_us.saturating_mul(WAITS);
+        self.waiting_us.iter().filter(waits).count() as u64
     }
 }
 
@@ -255,7 +268,7 @@ impl Measurement {
             latest: Version::INITIAL,
             windows: Windows::default(),
             arrivals: ArrivalCounts::default(),
-            waiting: 0,
+            waiting_us: Vec::new(),
             noted: BTreeMap::new(),
         };
         Measurement { counts: Mutex::new(counts), witness: None }
@@ -466,7 +479,7 @@ impl Measurement {
             all_committed: counts.all_committed,
             latest: counts.latest,
             arrivals: counts.arrivals,
-            waiting: counts.waiting,
+            waiting_us: counts.waiting_us.clone(),
         }
     }
 
@@ -497,7 +510,7 @@ impl Measurement {
         counts.arrivals.failed += results.arrivals.failed;
         counts.arrivals.dropped += results.arrivals.dropped;
         counts.arrivals.late_ns += results.arrivals.late_ns;
-        counts.waiting += results.waiting;
+        counts.waiting_us.extend(results.waiting_us);
     }
 
     /// The report of the results.
@@ -543,7 +556,7 @@ impl Measurement {
             latency_us_p99: quantile(0.99),
             latency_us_p999: quantile(0.999),
             last_error: counts.last_error.clone(),
-            waiting: counts.waiting,
+            waiting: counts.waiting(),
             kinds: counts.kinds.iter().map(of_kind).collect(),
             arrivals: counts.arrivals.report(seconds),
             means: counts
@@ -657,8 +670,8 @@ pub struct Report {
     pub latency_us_p999: u64,
     /// The last error, if there was any.
     pub last_error: Option<String>,
-    /// How many were open when the window ended, and had been for at least half of its length. No latency includes
-    /// them: some clients may have to wait while others go on.
+    /// How many were open when the window ended, and had been for at least half of its length, and ten times as long as
+    /// the median latency. No latency includes them: some clients may have to wait while others go on.
     pub waiting: u64,
     /// The results by kind of transaction, in the order of their names.
     pub kinds: Vec<KindReport>,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rand_pcg::Pcg64Mcg;
 use serde::Serialize;
 use serried_history::{History, MicroOperation};
-use serried_model::{FamilyName, Key, Modification, Value, Version, Write};
+use serried_model::{FamilyName, Key, Limits, Modification, Value, Version, Write};
 use serried_session::{Abort, Footprint, Transaction, TransactionKeyspace};
 
 use crate::tpcc::{self, Scale, Tpcc, TpccCalls};
@@ -26,8 +26,13 @@ pub enum Plan {
     Operations(Vec<MicroOperation>),
     /// A transaction of TPC-C, whose operations are known once it has run.
     Tpcc(tpcc::Request),
-    /// A transaction of a trace, by its number.
-    Traced(usize),
+    /// A transaction of a trace.
+    Traced {
+        /// Its number.
+        number: usize,
+        /// How long the client waits before it begins.
+        think: Duration,
+    },
 }
 
 impl Plan {
@@ -35,7 +40,7 @@ impl Plan {
     pub fn operations(&self) -> &[MicroOperation] {
         match self {
             Plan::Operations(operations) => operations,
-            Plan::Tpcc(_) | Plan::Traced(_) => &[],
+            Plan::Tpcc(_) | Plan::Traced { .. } => &[],
         }
     }
 
@@ -44,7 +49,7 @@ impl Plan {
         match self {
             Plan::Operations(operations) => operations.iter().all(MicroOperation::is_read),
             // The trace says it.
-            Plan::Traced(_) => false,
+            Plan::Traced { .. } => false,
             Plan::Tpcc(request) => {
                 matches!(request, tpcc::Request::OrderStatus(_) | tpcc::Request::StockLevel(_))
             }
@@ -90,12 +95,27 @@ pub trait Workload: Send + Sync + 'static {
         None
     }
 
-    /// A run has so many clients. Called before their first plans.
+    /// A run has this many clients. Called before their first plans.
     fn set_clients(&self, _clients: usize) {}
 
     /// How long a client in a closed loop waits before it begins `plan`.
     fn think(&self, _: &Plan) -> Duration {
         Duration::ZERO
+    }
+
+    /// The least limits of a keyspace in which it can be run.
+    fn limits(&self) -> Limits {
+        Limits::default()
+    }
+
+    /// The keys that it uses and that others may use, too, as they are not of its own making.
+    fn foreign_keys(&self) -> &[Key] {
+        &[]
+    }
+
+    /// Whether clients in a closed loop pause between transactions.
+    fn keeps_pauses(&self) -> bool {
+        false
     }
 
     /// Whether histories of its transactions can be recorded.

@@ -87,6 +87,10 @@ pub(crate) struct Bench {
     /// The keyspace of that cluster
     #[arg(long, default_value = "default")]
     pub(crate) keyspace: String,
+    /// With --trace and --connect: run the trace although the keyspace has keys of it, or is the one in which it was
+    /// recorded. The values of these keys are lost
+    #[arg(long, requires = "connect")]
+    pub(crate) overwrite: bool,
     /// When a commit counts as durable in clusters that it starts: sync, buffered or memory
     #[arg(long, value_name = "HOW", default_value = "memory")]
     pub(crate) durability: Durability,
@@ -99,7 +103,8 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    pub(crate) fn run(self) -> anyhow::Result<Ended> {
+    pub(crate) fn run(mut self) -> anyhow::Result<Ended> {
+        self.load.measure_as_long_as(&self.workload.trace)?;
         if let Some(share) = &self.share {
             with_wing!(self.workload.family()?, W => self.run_share::<W>(share))?;
             return Ok(Ended::Well);
@@ -133,6 +138,13 @@ impl Bench {
             let (address, keyspace) = (address.clone(), self.keyspace.clone());
             let cluster = Cluster::Existing { address, keyspace };
             let database = runtime.block_on(cluster.connect(None, None))?;
+            let cluster_name = database.client().cluster();
+            demand!(
+                self.overwrite || !self.workload.trace.is_of(cluster_name, &self.keyspace)?,
+                "the trace was recorded in keyspace `{}` of this cluster, and the run would overwrite its keys: \
+                 choose another keyspace, or add --overwrite if their values may be lost",
+                self.keyspace
+            );
             let known = database.keyspaces().into_iter().find(|info| info.name == self.keyspace);
             let protocol = known.map_or(String::new(), |info| info.protocol);
             let fits = wing::fits::<W>(&workload, &protocol);
@@ -171,6 +183,7 @@ impl Bench {
                     settings: self.workload.settings(),
                     geography: self.geo.as_deref(),
                     durability: self.durability,
+                    limits: W::limits(&workload),
                     data: self.data.as_deref(),
                 };
                 let cluster = match self.processes {
@@ -203,6 +216,7 @@ impl Bench {
         let preparation = Preparation {
             arguments: &self.load,
             loads: !self.no_load,
+            overwrites: self.overwrite,
             is_used: matches!(cluster, Cluster::Existing { .. }),
             clients,
             progress: &progress,

@@ -8,18 +8,63 @@ use serried_model::Guarantee;
 /// Protocols whose figures differ by less than this factor are as good as each other.
 const AS_GOOD: f64 = 1.15;
 
-/// What a protocol has done in a run.
+/// The share of transactions that failed above which latencies say little: those of failed ones are not among them.
+const MOST_FAILED: f64 = 0.01;
+/// The share of clients left waiting above which latencies say little.
+const MOST_WAITING: f64 = 0.05;
+
+/// What a protocol has done.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Candidate {
     pub(super) protocol: String,
     pub(super) guarantee: Guarantee,
-    /// How many transactions, requests or calls it has committed.
+    /// Whether it can be taken at all.
+    pub(super) state: State,
+    /// How many clients there were.
+    pub(super) clients: usize,
+    /// How many transactions, requests or calls it has committed in a run.
     pub(super) committed: u64,
+    /// How many failed, those with an unknown outcome included. Latencies do not have these in them.
+    pub(super) failed: u64,
     /// How many clients have waited for most of the time. Latencies do not have that in them.
     pub(super) waiting: u64,
     pub(super) goodput_per_s: f64,
     pub(super) latency_ms_p50: f64,
     pub(super) latency_ms_p99: f64,
+}
+
+/// Whether a protocol can be taken at all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum State {
+    /// It has run to the end.
+    Ran,
+    /// Its history violates its guarantee.
+    Violates,
+    /// Clients have waited for ever, so the run had no end.
+    Stalled,
+}
+
+impl Candidate {
+    /// Whether too many transactions failed for its latencies to count.
+    fn is_failing(&self) -> bool {
+        self.failed as f64 > MOST_FAILED * (self.committed + self.failed) as f64
+    }
+
+    /// Whether too many clients were left waiting for its latencies to count.
+    fn is_unfair(&self) -> bool {
+        self.waiting as f64 > MOST_WAITING * self.clients as f64
+    }
+
+    /// Whether it has committed too little for a figure.
+    fn has_too_few(&self, by: Figure) -> bool {
+        self.committed < by.least_committed()
+    }
+
+    /// Whether it can be compared with others by a figure.
+    fn counts_by(&self, by: Figure) -> bool {
+        let is_sound = by == Figure::Goodput || !(self.is_failing() || self.is_unfair());
+        self.state == State::Ran && is_sound && !self.has_too_few(by)
+    }
 }
 
 /// By what protocols are compared.
@@ -33,6 +78,14 @@ pub(super) enum Figure {
 
 impl Figure {
     const ALL: [Figure; 3] = [Figure::Goodput, Figure::P50, Figure::P99];
+
+    /// How much has to be committed in a run for this figure to say anything. A p99 has a hundredth of it above.
+    pub(super) const fn least_committed(self) -> u64 {
+        match self {
+            Figure::Goodput | Figure::P50 => 100,
+            Figure::P99 => 500,
+        }
+    }
 
     fn of(self, candidate: &Candidate) -> f64 {
         match self {
@@ -85,7 +138,7 @@ pub(super) struct Best {
 pub(super) struct OfGuarantee {
     #[serde(serialize_with = "name")]
     pub(super) guarantee: Guarantee,
-    /// By each figure. Empty if no protocol has committed anything.
+    /// By each figure for which a protocol counts.
     pub(super) best: Vec<Best>,
 }
 
@@ -107,8 +160,16 @@ pub(super) struct Free {
 pub(super) struct Advice {
     pub(super) guarantees: Vec<OfGuarantee>,
     pub(super) free: Vec<Free>,
-    /// Those that left some clients waiting, so that their latencies say little.
+    /// Those that left more than 5 % of clients waiting, so that their latencies say little.
     pub(super) unfair: Vec<String>,
+    /// Those under which more than 1 % of transactions failed, so that their latencies say little.
+    pub(super) failing: Vec<String>,
+    /// Those that have committed too few transactions for some figures.
+    pub(super) too_few: Vec<String>,
+    /// Those whose histories violate their guarantees. They are never advised.
+    pub(super) violating: Vec<String>,
+    /// Those whose clients waited for ever. They are never advised.
+    pub(super) stalled: Vec<String>,
     /// Those that promise nothing. They show what the guarantees of others cost, and are never advised.
     pub(super) bounds: Vec<String>,
 }
@@ -128,12 +189,9 @@ fn implies(strong: Guarantee, weak: Guarantee) -> bool {
     }
 }
 
-/// The candidates with this guarantee that have committed anything, the best first. Equal ones keep their order. By
-/// latency, those that left clients waiting do not count.
+/// The candidates with this guarantee that count by this figure, the best first. Equal ones keep their order.
 fn ranked(candidates: &[Candidate], guarantee: Guarantee, by: Figure) -> Vec<&Candidate> {
-    let is_fair = |one: &&Candidate| by == Figure::Goodput || one.waiting == 0;
-    let able = candidates.iter().filter(|one| one.guarantee == guarantee && one.committed > 0);
-    let able = able.filter(is_fair);
+    let able = candidates.iter().filter(|one| one.guarantee == guarantee && one.counts_by(by));
     let mut able: Vec<&Candidate> = able.collect();
     able.sort_by(|one, other| by.advantage(other, one).total_cmp(&1.0));
     able
@@ -152,15 +210,21 @@ pub(super) fn advise(candidates: &[Candidate]) -> Advice {
     };
     let pairs = present.iter().flat_map(|one| present.iter().map(move |other| (*one, *other)));
     let pairs = pairs.filter(|(one, other)| implies(*one, *other));
-    let unfair = candidates
-        .iter()
-        .filter(|candidate| candidate.guarantee != Guarantee::Nothing && candidate.waiting > 0);
-    let bounds = candidates.iter().filter(|candidate| candidate.guarantee == Guarantee::Nothing);
+    let named = |which: &dyn Fn(&Candidate) -> bool| -> Vec<String> {
+        let named = candidates.iter().filter(|candidate| which(candidate));
+        named.map(|candidate| candidate.protocol.clone()).collect()
+    };
+    let ran = |one: &Candidate| one.state == State::Ran && one.guarantee != Guarantee::Nothing;
+    let has_too_few = |one: &Candidate| Figure::ALL.into_iter().any(|by| one.has_too_few(by));
     Advice {
         guarantees: present.iter().map(of_guarantee).collect(),
         free: pairs.filter_map(|(one, other)| free(candidates, one, other)).collect(),
-        unfair: unfair.map(|candidate| candidate.protocol.clone()).collect(),
-        bounds: bounds.map(|candidate| candidate.protocol.clone()).collect(),
+        unfair: named(&|one| ran(one) && one.committed > 0 && one.is_unfair()),
+        failing: named(&|one| ran(one) && one.is_failing()),
+        too_few: named(&|one| ran(one) && has_too_few(one)),
+        violating: named(&|one| one.state == State::Violates),
+        stalled: named(&|one| one.state == State::Stalled),
+        bounds: named(&|one| one.guarantee == Guarantee::Nothing),
     }
 }
 
@@ -198,7 +262,7 @@ impl Advice {
         let mut lines = Vec::new();
         for OfGuarantee { guarantee, best } in &self.guarantees {
             if best.is_empty() {
-                lines.push(format!("{guarantee}: no protocol has committed anything"));
+                lines.push(format!("{guarantee}: no protocol has committed enough"));
             }
             for Best { by, protocol, value, as_good } in best {
                 let value = match by {
@@ -218,17 +282,25 @@ impl Advice {
                 "{stronger} costs nothing here by {by}: {protocol} is as good as any that is {weaker}"
             ));
         }
-        if !self.unfair.is_empty() {
-            lines.push(format!(
-                "not compared by latency, as clients were left waiting: {}",
-                self.unfair.join(", ")
-            ));
-        }
-        if !self.bounds.is_empty() {
-            lines.push(format!(
-                "no choice, as it promises nothing; it shows what the guarantees cost: {}",
-                self.bounds.join(", ")
-            ));
+        let least = Figure::ALL.map(Figure::least_committed);
+        let few = format!(
+            "too few commits to compare by goodput and p50 ({}) or by p99 ({}), choose a longer --seconds",
+            least[0], least[2]
+        );
+        for (why, protocols) in [
+            ("never to be taken, as what it has done violates its guarantee", &self.violating),
+            ("not compared, as its clients stalled", &self.stalled),
+            (&few, &self.too_few),
+            ("not compared by latency, as more than 1 % of transactions failed", &self.failing),
+            (
+                "not compared by latency, as more than 5 % of clients were left waiting",
+                &self.unfair,
+            ),
+            ("no choice, as it promises nothing; it shows what the guarantees cost", &self.bounds),
+        ] {
+            if !protocols.is_empty() {
+                lines.push(format!("{why}: {}", protocols.join(", ")));
+            }
         }
         lines
     }
@@ -243,7 +315,10 @@ mod tests {
         Candidate {
             protocol: protocol.to_string(),
             guarantee,
-            committed: goodput_per_s as u64,
+            state: State::Ran,
+            clients: 64,
+            committed: 10_000,
+            failed: 0,
             waiting: 0,
             goodput_per_s,
             latency_ms_p50,
@@ -336,7 +411,10 @@ mod tests {
     #[test]
     fn a_protocol_that_has_committed_nothing_is_never_advised() {
         use Guarantee::*;
-        let none = |name, guarantee| candidate(name, guarantee, (0.0, 0.0, 0.0));
+        let none = |name, guarantee| Candidate {
+            committed: 0,
+            ..candidate(name, guarantee, (0.0, 0.0, 0.0))
+        };
         let advice = advise(&[
             none("idle", Serializable),
             candidate("works", Serializable, (1.0, 900.0, 900.0)),
@@ -346,8 +424,76 @@ mod tests {
             assert_eq!(best_of(&advice, Serializable, by), ("works".to_string(), Vec::new()));
         }
         assert!(advice.free.is_empty());
-        let said = "strict-serializable: no protocol has committed anything";
+        let said = "strict-serializable: no protocol has committed enough";
         assert!(advice.lines("txn").contains(&said.to_string()));
         assert_eq!(advise(&[]).lines("txn"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn latencies_count_only_if_few_clients_wait_and_few_transactions_fail() {
+        use Guarantee::Serializable;
+        let slow = candidate("slow", Serializable, (1000.0, 5.0, 9.0));
+        let best = |fast: Candidate| {
+            let advice = advise(&[slow.clone(), fast]);
+            let best = Figure::ALL.map(|by| best_of(&advice, Serializable, by).0);
+            (best.concat(), advice)
+        };
+        let fast = |failed, waiting| Candidate {
+            failed,
+            waiting,
+            ..candidate("fast", Serializable, (5000.0, 0.1, 0.2))
+        };
+        // One of 64 clients, or one of a hundred transactions, changes nothing.
+        let (names, advice) = best(fast(101, 1));
+        assert_eq!(names, "fastfastfast");
+        assert!(advice.unfair.is_empty() && advice.failing.is_empty());
+        let (names, advice) = best(fast(102, 0));
+        assert_eq!((names.as_str(), advice.failing.join("")), ("fastslowslow", "fast".into()));
+        let said = "not compared by latency, as more than 1 % of transactions failed: fast";
+        assert!(advice.lines("txn").contains(&said.to_string()));
+        let (names, advice) = best(fast(0, 4));
+        assert_eq!((names.as_str(), advice.unfair.join("")), ("fastslowslow", "fast".into()));
+    }
+
+    #[test]
+    fn a_figure_counts_only_if_enough_was_committed_for_it() {
+        use Guarantee::Serializable;
+        let enough = candidate("enough", Serializable, (10.0, 5.0, 9.0));
+        let best = |committed| {
+            let few = Candidate { committed, ..candidate("few", Serializable, (5000.0, 0.1, 0.2)) };
+            let advice = advise(&[enough.clone(), few]);
+            let best = Figure::ALL.map(|by| best_of(&advice, Serializable, by).0);
+            (best.join(" "), advice.too_few.len())
+        };
+        assert_eq!(best(500), ("few few few".to_string(), 0));
+        assert_eq!(best(499), ("few few enough".to_string(), 1));
+        assert_eq!(best(99), ("enough enough enough".to_string(), 1));
+    }
+
+    #[test]
+    fn a_protocol_that_violates_its_guarantee_or_stalls_is_never_advised_and_is_named() {
+        use Guarantee::*;
+        let with = |name, guarantee, state| Candidate {
+            state,
+            ..candidate(name, guarantee, (5000.0, 0.1, 0.2))
+        };
+        let advice = advise(&[
+            with("wrong", Serializable, State::Violates),
+            with("stuck", Serializable, State::Stalled),
+            candidate("sound", Serializable, (1.0, 900.0, 900.0)),
+            with("strict", StrictSerializable, State::Violates),
+        ]);
+        for by in Figure::ALL {
+            assert_eq!(best_of(&advice, Serializable, by), ("sound".to_string(), Vec::new()));
+        }
+        assert!(advice.free.is_empty() && advice.too_few.is_empty());
+        let lines = advice.lines("txn");
+        for said in [
+            "never to be taken, as what it has done violates its guarantee: wrong, strict",
+            "not compared, as its clients stalled: stuck",
+            "strict-serializable: no protocol has committed enough",
+        ] {
+            assert!(lines.contains(&said.to_string()), "{said}: {lines:?}");
+        }
     }
 }

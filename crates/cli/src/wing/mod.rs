@@ -13,7 +13,7 @@ use std::time::Duration;
 use clap::Args;
 use serried::Version;
 use serried_history::{Budget, ReadError};
-use serried_model::{FamilyName, Guarantee};
+use serried_model::{FamilyName, Guarantee, Limits};
 use serried_protocols::{Registered, info};
 use serried_session::Session;
 use serried_sim::Initial;
@@ -144,6 +144,11 @@ pub(crate) trait Wing: Session + Registered {
         Ok(())
     }
 
+    /// The limits of clusters that are started or simulated for the workload.
+    fn limits(_: &Self::Workload) -> Limits {
+        Limits::default()
+    }
+
     /// What keys hold before a simulated run.
     fn initial(_: &Arc<Self::Workload>) -> Option<Initial> {
         None
@@ -206,6 +211,8 @@ pub(crate) struct Preparation<'a> {
     pub(crate) loads: bool,
     /// Whether others may have used the keyspace before.
     pub(crate) is_used: bool,
+    /// Whether keys that are there may be overwritten though they may be of others.
+    pub(crate) overwrites: bool,
     pub(crate) clients: usize,
     pub(crate) progress: &'a Progress,
 }

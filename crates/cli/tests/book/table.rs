@@ -219,17 +219,21 @@ pub(crate) const TABLE: &[(&str, How)] = &[
     ),
     (
         "serried compare retwis --geo reg --clients 64",
-        How::Shorter("serried compare retwis --geo reg --clients 8 --seconds 0.1 --warm-up 0"),
+        How::Shorter(
+            "serried compare retwis --geo reg --clients 8 --seconds 0.1 --warm-up 0 --seeds 1",
+        ),
     ),
     (
         "serried compare bank --durability sync --flush-us 900",
         How::Shorter(
-            "serried compare bank --durability sync --flush-us 900 --seconds 0.1 --warm-up 0",
+            "serried compare bank --durability sync --flush-us 900 --seconds 0.1 --warm-up 0 --seeds 1",
         ),
     ),
     (
         "serried compare retwis --costs costs.toml",
-        How::Shorter("serried compare retwis --costs costs.toml --seconds 0.05 --warm-up 0"),
+        How::Shorter(
+            "serried compare retwis --costs costs.toml --seconds 0.05 --warm-up 0 --seeds 1",
+        ),
     ),
     (
         "serried record serried://127.0.0.1:7400 --keyspace accounts --output accounts.trace",

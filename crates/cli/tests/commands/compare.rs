@@ -1,12 +1,16 @@
 //! Which protocol to take: `compare`, `record`, and traces.
 
+use std::time::Duration;
+
 use serde_json::Value;
 use serried_local::{KeyspaceConfiguration, LocalCluster, LocalOptions};
+use serried_model::{Form, Key, NodeId, ReportedRead, ReportedWrite, TransactionReport};
+use serried_workload::{Bound, TraceBounds, TraceBuilder, TraceHeader};
 
 use crate::{Temporary, code, err, out, serried};
 
 /// A comparison that takes a moment.
-const QUICK: [&str; 4] = ["--seconds", "0.05", "--warm-up", "0.02"];
+const QUICK: [&str; 6] = ["--seconds", "0.1", "--warm-up", "0.02", "--seeds", "1"];
 
 fn compared(arguments: &[&str]) -> String {
     let output = serried(&[&["compare"], arguments, &QUICK].concat());
@@ -52,8 +56,11 @@ fn a_comparison_depends_on_its_seed_alone() {
     let with = |seed| compared(&["counter", "--clients", "4", "--seed", seed, "--json"]);
     assert_eq!(with("7"), with("7"));
     assert_ne!(with("7"), with("8"));
-    let text =
-        compared(&["counter", "--clients", "4", "--protocol", "morty,ncc,plain-transactions"]);
+    let usual = ["counter", "--clients", "4", "--protocol", "morty,ncc,plain-transactions"];
+    let output = serried(&[&["compare", "--seeds", "3"], &usual[..], &QUICK[..4]].concat());
+    let text = out(&output);
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    assert!(text.starts_with("seeds 1 to 3, medians: counter with 4 clients"), "{text}");
     assert!(text.contains("CPU costs: built-in"), "{text}");
     assert!(text.contains("strict-serializable, best goodput: ncc"), "{text}");
     assert!(text.contains("serializable, best goodput: morty"), "{text}");
@@ -94,11 +101,90 @@ fn workloads_that_a_protocol_can_not_run_are_refused() {
     }
 }
 
+#[test]
+fn the_same_seed_gives_the_same_events_on_one_machine_also_with_crashes_and_pauses() {
+    let hash = |seed| {
+        let run = ["sim", "list-append", "--shared-cores", "2", "--faults", "crashes,pauses"];
+        let more = ["--check", "--seconds", "1", "--protocol", "morty,ncc", "--json", "--seed"];
+        let output = serried(&[&run[..], &more, &[seed]].concat());
+        assert_eq!(code(&output), 0, "{}", err(&output));
+        let hash = |line: &str| {
+            let row: Value = serde_json::from_str(line).unwrap();
+            assert!(row["committed"].as_u64().unwrap() > 0, "{row}");
+            row["simulation"]["event_hash"].as_str().unwrap().to_string()
+        };
+        out(&output).lines().map(hash).collect::<Vec<_>>()
+    };
+    assert_eq!(hash("3"), hash("3"));
+    assert_ne!(hash("3"), hash("4"));
+}
+
+#[test]
+fn a_comparison_in_which_nothing_commits_fails_and_says_why() {
+    // No transaction can commit in a millisecond, as messages take longer.
+    let usual = ["counter", "--geo", "reg", "--deadline", "0.001", "--protocol", "morty,ncc"];
+    let output = serried(&[&["compare"], &usual[..], &QUICK].concat());
+    assert_eq!(code(&output), 1, "{}", out(&output));
+    assert!(err(&output).contains("no protocol has committed anything"), "{}", err(&output));
+    let text = out(&output);
+    assert!(text.contains("ncc, 16 clients: ") && text.contains(" failed, the last with: "));
+    assert!(text.contains("serializable: no protocol has committed enough"), "{text}");
+    let output = serried(&[&["sim"], &usual[..], &QUICK[..4]].concat());
+    assert!(out(&output).contains(" failed, the last with: "), "{}", out(&output));
+}
+
+#[test]
+fn values_above_the_usual_limits_are_run_again_all_the_same() {
+    let mut builder = TraceBuilder::new(
+        TraceBounds { transactions: 9, bytes: 1 << 20, lasts: Duration::from_secs(1) },
+        false,
+    );
+    let key = || Key::from("large");
+    let large = Some(3 << 20);
+    builder.add(
+        NodeId(1),
+        TransactionReport {
+            began_ns: 1000,
+            ended_ns: 2000,
+            attempts: 1,
+            form: Form::Program,
+            reads: vec![ReportedRead { key: key(), round: 0, for_update: false, bytes: large }],
+            writes: vec![ReportedWrite { key: key(), bytes: large }],
+            modifies: Vec::new(),
+        },
+    );
+    let header = TraceHeader {
+        family: "transactions".to_string(),
+        cluster: "elsewhere".to_string(),
+        keyspace: "accounts".to_string(),
+        protocol: "morty".to_string(),
+        recorded_at_s: 1,
+        lasted_ns: 5000,
+        bound: Bound::Time,
+        missed: 0,
+        hashed_keys: false,
+    };
+    let file = builder.finish(header).unwrap().encode();
+    let trace = Temporary::new("large.trace", "");
+    std::fs::write(trace.path(), file).unwrap();
+    for command in [&["sim"][..], &["bench"], &["bench", "--processes"]] {
+        let more = ["--trace", trace.path(), "--protocol", "morty", "--json", "--seconds", "0.3"];
+        let output = serried(&[command, &more, &["--warm-up", "0"]].concat());
+        assert_eq!(code(&output), 0, "{}", err(&output));
+        let row: Value = serde_json::from_str(&out(&output)).unwrap();
+        assert!(row["committed"].as_u64().unwrap() > 0 && row["failed"] == 0, "{row}");
+    }
+    let rate = serried(&["sim", "--trace", trace.path(), "--rate", "100"]);
+    assert_eq!(code(&rate), 2);
+    assert!(err(&rate).contains("the pauses of a trace would be lost: add --closed"));
+}
+
 /// A cluster whose keyspace `accounts` is used by two clients, until what `observe` starts has ended.
 fn while_used<T: Send + 'static>(observe: impl FnOnce(String) -> T + Send + 'static) -> T {
     let keyspaces = [
         KeyspaceConfiguration::new("accounts", "morty"),
         KeyspaceConfiguration::new("flags", "gryff"),
+        KeyspaceConfiguration::new("spare", "morty"),
     ];
     let cluster = LocalCluster::start(3, &keyspaces, LocalOptions::default()).unwrap();
     let address = cluster.url();
@@ -148,6 +234,10 @@ fn what_clients_do_is_recorded_and_can_be_run_again_under_any_protocol() {
             serried(&["record", &address, "--keyspace", "flags", "--output", "unused.trace"]);
         assert_eq!(code(&refused), 1);
         assert!(err(&refused).contains("only transactions can be recorded"), "{}", err(&refused));
+        let nowhere =
+            serried(&["record", &address, "--keyspace", "accounts", "--output", "no/such/place"]);
+        assert!(err(&nowhere).contains("can't write no/such/place"), "{}", err(&nowhere));
+        overwriting_is_refused(&address, &file);
         recorded
     });
     assert_eq!(code(&output), 0, "{}", err(&output));
@@ -187,6 +277,28 @@ fn what_clients_do_is_recorded_and_can_be_run_again_under_any_protocol() {
     assert_eq!(code(&damaged), 1);
     let said = format!("{}: it is damaged at byte ", trace.path());
     assert!(err(&damaged).contains(&said), "{}", err(&damaged));
+}
+
+/// A trace does not overwrite the keys of others.
+fn overwriting_is_refused(address: &str, trace: &str) {
+    let bench = |keyspace: &str, more: &[&str]| {
+        let usual = ["bench", "--trace", trace, "--connect", address, "--keyspace", keyspace];
+        serried(&[&usual[..], &["--seconds", "0.1", "--warm-up", "0"], more].concat())
+    };
+    for more in [&[][..], &["--no-load"]] {
+        let same = bench("accounts", more);
+        assert_eq!(code(&same), 2, "{}", out(&same));
+        assert!(err(&same).contains("was recorded in keyspace `accounts`"), "{}", err(&same));
+    }
+    let empty = bench("spare", &[]);
+    assert_eq!(code(&empty), 0, "{}", err(&empty));
+    // Now it has the trace's keys.
+    for more in [&[][..], &["--no-load"]] {
+        let used = bench("spare", more);
+        assert_eq!(code(&used), 2, "{}", out(&used));
+        assert!(err(&used).contains("has the trace's key `account-"), "{}", err(&used));
+    }
+    assert_eq!(code(&bench("spare", &["--overwrite"])), 0);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serried::{RecordError, Recorded, Recording, TransactionKeyspace, TransactionReport};
+use serried::{RecordError, Recording, RecordingEvent, TransactionKeyspace, TransactionReport};
 use serried_model::{Form, Key, NodeId};
 
 use crate::{connect, soon, start_partitioned};
@@ -25,8 +25,8 @@ async fn transact(keyspace: TransactionKeyspace) {
 
 async fn next(recording: &mut Recording) -> (NodeId, Vec<TransactionReport<Key>>) {
     match soon(recording.next(LONG)).await.unwrap() {
-        Recorded::Transactions(connection, reports) => (connection, reports),
-        Recorded::Ended { .. } => panic!("its time is not over"),
+        RecordingEvent::Transactions(connection, reports) => (connection, reports),
+        RecordingEvent::Ended { .. } => panic!("its time is not over"),
     }
 }
 
@@ -68,7 +68,10 @@ async fn a_recorder_is_told_of_whole_transactions_of_all_clients_of_its_keyspace
             }
         }
         recording.stop();
-        while !matches!(soon(recording.next(LONG)).await.unwrap(), Recorded::Ended { missed: 0 }) {}
+        while !matches!(
+            soon(recording.next(LONG)).await.unwrap(),
+            RecordingEvent::Ended { missed: 0 }
+        ) {}
         // It can be recorded again, by anyone.
         let mut again = another.record("second", LONG).await.unwrap();
         next(&mut again).await;

@@ -40,17 +40,39 @@ fn one_client_records_at_a_time_and_its_end_makes_room() {
     let (first, second) = (open(&mut links, 1), open(&mut links, 2));
     begin(&mut recorder, (first, 7), &mut links);
     begin(&mut recorder, (second, 7), &mut links);
-    recorder.end((second, 7), &mut links);
+    recorder.end((second, 7), START, &mut links);
+    recorder.advance(START + GRACE, &mut links);
     assert_eq!(recorded_by(&recorder), Some(first), "it is not the second one's to end");
-    recorder.end((first, 7), &mut links);
+    recorder.end((first, 7), START + GRACE, &mut links);
+    recorder.advance(START + GRACE * 2, &mut links);
     begin(&mut recorder, (second, 7), &mut links);
     assert_eq!(recorded_by(&recorder), Some(second));
     recorder.lost(second);
     assert!(recorder.due().is_some_and(|due| due <= START));
     begin(&mut recorder, (first, 8), &mut links);
     assert_eq!(recorded_by(&recorder), Some(first), "the other one's connection is lost");
-    recorder.advance(START + SECOND, &mut links);
-    assert_eq!((recorded_by(&recorder), recorder.due()), (None, None), "its time is over");
+}
+
+#[test]
+fn what_clients_send_shortly_after_the_end_still_counts() {
+    for ends_early in [false, true] {
+        let (mut links, mut recorder) = (Links::new(), Recorder::default());
+        let (link, newcomer) = (open(&mut links, 1), open(&mut links, 2));
+        begin(&mut recorder, (link, 7), &mut links);
+        let end = if ends_early { START + SECOND / 2 } else { START + SECOND };
+        match ends_early {
+            true => recorder.end((link, 7), end, &mut links),
+            false => recorder.advance(end, &mut links),
+        }
+        assert_eq!(recorder.due(), Some(end + GRACE));
+        recorder.connected(newcomer);
+        assert!(recorder.newcomers.is_empty(), "its time is over");
+        let soon = end + GRACE / 2;
+        recorder.take(NodeId(9), &report(1, 3), soon, &mut links).unwrap();
+        assert_eq!(recorder.recording.as_ref().map(|recording| recording.missed), Some(3));
+        recorder.advance(end + GRACE, &mut links);
+        assert_eq!((recorded_by(&recorder), recorder.due()), (None, None));
+    }
 }
 
 #[test]
@@ -59,7 +81,8 @@ fn reports_for_earlier_recordings_are_ignored_and_what_clients_have_missed_is_co
     let link = open(&mut links, 1);
     recorder.take(NodeId(9), &report(0, 5), START, &mut links).unwrap();
     begin(&mut recorder, (link, 7), &mut links);
-    recorder.end((link, 7), &mut links);
+    recorder.end((link, 7), START, &mut links);
+    recorder.advance(START + GRACE, &mut links);
     begin(&mut recorder, (link, 8), &mut links);
     for (recording, missed) in [(1, 10), (2, 3), (2, 0), (3, 10)] {
         recorder.take(NodeId(9), &report(recording, missed), START, &mut links).unwrap();
@@ -85,14 +108,16 @@ fn a_hostile_report_is_refused_if_it_is_too_long_and_can_not_make_the_count_over
     let (mut links, mut recorder) = (Links::new(), Recorder::default());
     let link = open(&mut links, 1);
     begin(&mut recorder, (link, 7), &mut links);
-    for _ in 0..2 {
-        recorder.take(NodeId(9), &report(1, u64::MAX), START, &mut links).unwrap();
-    }
-    assert_eq!(recorder.recording.as_ref().map(|recording| recording.missed), Some(u64::MAX));
+    let missed = |recorder: &Recorder| recorder.recording.as_ref().map(|it| it.missed);
     let mut long = report(1, 0);
     long.resize(MOST_REPORT_BYTES + 1, 0);
     let refused = recorder.take(NodeId(9), &long, START, &mut links);
     assert!(matches!(refused, Err(BadFrame::TooLong { .. })), "{refused:?}");
+    assert_eq!(missed(&recorder), Some(1));
+    for _ in 0..2 {
+        recorder.take(NodeId(9), &report(1, u64::MAX), START, &mut links).unwrap();
+    }
+    assert_eq!(missed(&recorder), Some(u64::MAX));
     assert!(recorder.take(NodeId(9), &[0xff; 3], START, &mut links).is_err());
 }
 

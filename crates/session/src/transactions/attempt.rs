@@ -85,6 +85,8 @@ struct Read {
     wakers: Vec<Waker>,
     /// When it was requested, among all reads of the attempt, and whether it was for update.
     round: u32,
+    /// Whether the program has never asked for it: the session has, to execute modifications.
+    is_base_only: bool,
     for_update: bool,
 }
 
@@ -542,7 +544,7 @@ impl State {
         let same_value = read.found.as_ref().is_some_and(|found| found.value == new.value);
         let ReadValue { version, value, stamp, .. } = new;
         read.found = Some(Found { version, value, stamp });
-        self.round_is_answered = true;
+        self.round_is_answered |= !read.is_base_only; // The program knows nothing of bases.
         if used && same_value {
             self.signals.refreshed = true;
         } else if used {
@@ -564,7 +566,7 @@ impl State {
         if number != self.run.number {
             return Poll::Pending; // A handle that outlived its run; nobody waits for it.
         }
-        let position = self.request(key, for_update);
+        let position = self.request(key, for_update, true);
         let read = &mut self.reads[position];
         if read.asked_by != Some(number) {
             read.asked_by = Some(number);
@@ -581,11 +583,19 @@ impl State {
         }
     }
 
-    /// The place of a read, which is requested if that was not done before.
-    fn request(&mut self, key: &Key, for_update: bool) -> usize {
+    /// The place of a read, which is requested if that was not done before. Only what the program asks for makes rounds.
+    fn request(&mut self, key: &Key, for_update: bool, by_program: bool) -> usize {
         let known = self.reads.get_index_of(key);
-        self.round += u32::from(known.is_none() && core::mem::take(&mut self.round_is_answered));
         let State { reads, run, requests, requested_in_re_executions, round, .. } = self;
+        let was_base = known.filter(|place| by_program && reads[*place].is_base_only);
+        if by_program && (known.is_none() || was_base.is_some()) {
+            *round += u32::from(core::mem::take(&mut self.round_is_answered));
+        }
+        if let Some(place) = was_base {
+            let read = &mut reads[place];
+            (read.is_base_only, read.round) = (false, *round);
+            self.round_is_answered = read.found.is_some();
+        }
         if let Some(place) = known.filter(|_| for_update) {
             // It may have been requested otherwise just before.
             let before = requests.iter_mut().filter(|(other, _)| other == key);
@@ -595,14 +605,15 @@ impl State {
         known.unwrap_or_else(|| {
             requests.push((key.clone(), for_update));
             *requested_in_re_executions += u32::from(run.number > 1);
-            let read = Read { round: *round, for_update, ..Read::default() };
+            let is_base_only = !by_program;
+            let read = Read { round: *round, for_update, is_base_only, ..Read::default() };
             reads.insert_full(key.clone(), read).0
         })
     }
 
     /// Requests the value of a key that the run modifies.
     fn request_base(&mut self, key: &Key) {
-        let position = self.request(key, true);
+        let position = self.request(key, true, false);
         let read = &mut self.reads[position];
         if read.base_of.replace(self.run.number) != Some(self.run.number) {
             self.run.bases.push(position);

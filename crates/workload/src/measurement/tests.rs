@@ -146,7 +146,7 @@ fn who_has_waited_for_most_of_the_time_when_it_ends_is_counted_and_has_no_latenc
         measurement.enter_request(at(begun), &[part]);
     };
     // It lasts for two seconds. These ended before, or began after, or were begun shortly before its end.
-    for (begun, ended) in [(0, 1999), (2000, 9000), (1001, 2500)] {
+    for (begun, ended) in [(1990, 1999), (2000, 9000), (1001, 2500)] {
         enter(begun, ended);
     }
     assert_eq!(measurement.report().waiting, 0);
@@ -157,4 +157,11 @@ fn who_has_waited_for_most_of_the_time_when_it_ends_is_counted_and_has_no_latenc
     let other = Measurement::new(window());
     other.add(measurement.results());
     assert_eq!(other.report().waiting, 4);
+    // Where all are slow, nobody waits for others.
+    let slow = Measurement::new(window());
+    for (begun, ended) in [(0, 300), (400, 2400)] {
+        let part = Part::<Failed> { kind: "read", ended: at(ended), result: Ok(()) };
+        slow.enter_request(at(begun), &[part]);
+    }
+    assert_eq!((slow.report().waiting, slow.report().committed), (0, 1));
 }

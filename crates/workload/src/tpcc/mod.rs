@@ -139,7 +139,7 @@ impl Workload for Tpcc {
     fn kind(&self, plan: &Plan) -> &'static str {
         match plan {
             Plan::Tpcc(request) => request.kind(),
-            Plan::Operations(_) | Plan::Traced(_) => self.name(),
+            Plan::Operations(_) | Plan::Traced { .. } => self.name(),
         }
     }
 

@@ -74,6 +74,14 @@ pub enum TraceError {
 }
 
 impl Trace {
+    /// How many bytes show whether a file can be a trace.
+    pub const BEGIN_BYTES: u64 = PREFIX_BYTES as u64;
+
+    /// Whether a file that begins like this, with that many bytes, can be a trace of this version.
+    pub fn may_begin(begin: &[u8]) -> bool {
+        begin.starts_with(MAGIC) && begin[MAGIC.len()..].starts_with(&VERSION.to_le_bytes())
+    }
+
     /// The bytes of its file.
     pub fn encode(&self) -> Vec<u8> {
         let mut file = MAGIC.to_vec();

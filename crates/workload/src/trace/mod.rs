@@ -13,10 +13,11 @@ mod replay;
 #[cfg(test)]
 mod tests;
 
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serried_model::{Key, TransactionReport};
+use serried_model::{Form, Key, ReportedModification, TransactionReport};
 
 pub use builder::{TraceBounds, TraceBuilder};
 pub use file::TraceError;
@@ -33,6 +34,8 @@ pub enum Bound {
     Bytes,
     /// It was stopped.
     Stopped,
+    /// The connection to the node was lost.
+    Lost,
 }
 
 impl core::fmt::Display for Bound {
@@ -42,6 +45,7 @@ impl core::fmt::Display for Bound {
             Bound::Transactions => "it had as many transactions as it may have",
             Bound::Bytes => "it had as many bytes as it may have",
             Bound::Stopped => "it was stopped",
+            Bound::Lost => "the connection to the node was lost",
         })
     }
 }
@@ -63,7 +67,8 @@ pub struct TraceHeader {
     pub lasted_ns: u64,
     /// Why it ended.
     pub bound: Bound,
-    /// How many transactions were not recorded because reports of them were dropped under load.
+    /// How many transactions are missing: reports of them were dropped under load, or were such as no transaction can
+    /// have.
     pub missed: u64,
     /// Whether hashes stand for the keys.
     pub hashed_keys: bool,
@@ -131,44 +136,128 @@ impl Trace {
         if clients as usize >= transactions.len() {
             return Err("it has more clients than transactions".to_string());
         }
+        let mut known = HashSet::with_capacity(keys.len());
+        for key in &keys {
+            if !is_possible_key(key) {
+                return Err("it has a key that is empty, or longer than any can be".to_string());
+            }
+            if !known.insert(key) {
+                return Err("it has a key twice".to_string());
+            }
+        }
         let mut ended = vec![None; clients as usize + 1];
         let mut latest = 0;
+        let mut held = HeldBytes::default();
         for (number, TracedTransaction { client, what }) in transactions.iter().enumerate() {
             let wrong = |what: &str| Err(format!("transaction {number} {what}"));
             let before = ended[*client as usize].replace(what.ended_ns);
             if what.began_ns < latest || before.is_some_and(|before| what.began_ns < before) {
                 return wrong("begins before those that come before it");
             }
-            if what.ended_ns < what.began_ns || what.ended_ns > header.lasted_ns {
-                return wrong("ends before it begins, or after the recording");
+            if what.ended_ns > header.lasted_ns {
+                return wrong("ends after the recording");
             }
             if what.keys().any(|key| *key as usize >= keys.len()) {
                 return wrong("has a key that the trace does not have");
             }
-            if lengths(what).any(|bytes| bytes > MOST_VALUE_BYTES) {
-                return wrong("has a value that is longer than any can be");
+            if let Some(why) = impossible(what, |key| keys[*key as usize].len()) {
+                return wrong(why);
+            }
+            for (key, bytes) in held_lengths(what) {
+                held.note(*key, bytes);
             }
             latest = what.began_ns;
         }
         if ended.contains(&None) {
             return Err("it has a client without transactions".to_string());
         }
+        if held.all > MOST_HELD_BYTES {
+            return Err(format!(
+                "its keys hold {} bytes together, and {MOST_HELD_BYTES} is the most that can be run",
+                held.all
+            ));
+        }
         Ok(Trace { header, keys, transactions, clients: clients + 1 })
     }
 }
 
-/// The longest value that a trace can have, in bytes.
-const MOST_VALUE_BYTES: u32 = 1 << 28;
+/// The longest value that a trace can have, in bytes. It fits into a frame of the usual size.
+const MOST_VALUE_BYTES: u32 = 32 << 20;
+/// The most bytes of keys and values that a transaction of a trace writes.
+const MOST_TRANSACTION_BYTES: u64 = 48 << 20;
+/// The longest key that a trace can have, in bytes.
+const MOST_KEY_BYTES: usize = 64 << 10;
+/// The most bytes that the keys of a trace hold together, each as many as the longest of its values has: a run loads
+/// them.
+const MOST_HELD_BYTES: u64 = 4 << 30;
+
+fn is_possible_key(key: &Key) -> bool {
+    (1..=MOST_KEY_BYTES).contains(&key.len())
+}
+
+/// Why no transaction can have been like this, if so. Its keys have these lengths.
+fn impossible<K>(
+    what: &TransactionReport<K>,
+    key_bytes: impl Fn(&K) -> usize,
+) -> Option<&'static str> {
+    if what.ended_ns < what.began_ns {
+        return Some("ends before it begins");
+    }
+    if lengths(what).any(|bytes| bytes > MOST_VALUE_BYTES) {
+        return Some("has a value that is longer than any can be");
+    }
+    if what.form == Form::ReadOnly && !(what.writes.is_empty() && what.modifies.is_empty()) {
+        return Some("was announced as one that only reads, and writes");
+    }
+    let writes = what.writes.iter().map(|write| (&write.key, write.bytes.unwrap_or(0)));
+    let modifies = what.modifies.iter().flat_map(|modify| {
+        modify.modifications.iter().map(|modification| (&modify.key, length(*modification)))
+    });
+    let written =
+        writes.chain(modifies).map(|(key, bytes)| key_bytes(key) as u64 + u64::from(bytes));
+    (written.sum::<u64>() > MOST_TRANSACTION_BYTES).then_some("writes more than any can")
+}
+
+/// By key, as a number: the length of the longest value that it holds; and the sum of these.
+#[derive(Debug, Default)]
+struct HeldBytes {
+    of_keys: HashMap<u32, u32>,
+    all: u64,
+}
+
+impl HeldBytes {
+    /// By how much the sum grows if a key holds so many bytes.
+    fn growth(&self, key: u32, bytes: u32) -> u64 {
+        u64::from(bytes.saturating_sub(self.of_keys.get(&key).copied().unwrap_or(0)))
+    }
+
+    fn note(&mut self, key: u32, bytes: u32) {
+        self.all += self.growth(key, bytes);
+        let longest = self.of_keys.entry(key).or_default();
+        *longest = bytes.max(*longest);
+    }
+}
+
+/// The keys of a transaction with the lengths of the values that they hold before and after it, where it tells.
+fn held_lengths<K>(what: &TransactionReport<K>) -> impl Iterator<Item = (&K, u32)> {
+    let reads = what.reads.iter().map(|read| (&read.key, read.bytes.unwrap_or(0)));
+    let writes = what.writes.iter().map(|write| (&write.key, write.bytes.unwrap_or(0)));
+    let modified = what.modifies.iter().flat_map(|modify| {
+        modify.modifications.iter().map(|modification| (&modify.key, length(*modification)))
+    });
+    reads.chain(writes).chain(modified)
+}
 
 /// The lengths of the values that a transaction reads and writes.
 fn lengths<K>(what: &TransactionReport<K>) -> impl Iterator<Item = u32> {
-    use serried_model::ReportedModification::{Append, Number, Replace};
-    let reads = what.reads.iter().filter_map(|read| read.bytes);
-    let writes = what.writes.iter().filter_map(|write| write.bytes);
-    let modified = what.modifies.iter().flat_map(|modify| &modify.modifications);
-    reads.chain(writes).chain(modified.filter_map(|modification| match modification {
-        Number => None,
-        Append(bytes) => Some(*bytes),
-        Replace(bytes) => *bytes,
-    }))
+    held_lengths(what).map(|(_, bytes)| bytes)
+}
+
+/// The length of the value that a modification carries.
+fn length(modification: ReportedModification) -> u32 {
+    match modification {
+        ReportedModification::Number => 0,
+        ReportedModification::Append(bytes) => bytes,
+        ReportedModification::Replace(bytes) => bytes.unwrap_or(0),
+    }
 }

@@ -2,18 +2,18 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rand_pcg::Pcg64Mcg;
 use serried_history::MicroOperation;
 use serried_model::{
-    Form, Key, Modification, ReportedModification, ReportedRead, ReportedWrite, TransactionReport,
-    Value, Write,
+    Form, Key, Limits, Modification, Modify, ReportedModification, ReportedRead, ReportedWrite,
+    TransactionReport, Value, Write,
 };
 use serried_session::{Abort, Transaction};
 
-use super::{Trace, TracedTransaction};
+use super::{Trace, TracedTransaction, length, lengths};
 use crate::workload::{OneShot, Plan, Run, Workload};
 
 /// The name of the workload that runs a trace.
@@ -24,22 +24,26 @@ pub const TRACE: &str = "trace";
 ///
 /// - Reads are requested in the rounds of the trace, for update where they were. Writes and modifications follow the
 ///   reads.
-/// - A value that is written has the length of the trace. If the transaction has read the key, it depends on what was
-///   found there, so a transaction that is executed again writes something else.
+/// - A value that is written has the length of the trace. It depends on everything that the transaction has read, so a
+///   transaction that is executed again writes something else. The values of batches depend on nothing.
 /// - Before the run, the keys hold values of the lengths that were found first. A key that was written first holds one
 ///   of that length.
 /// - If there are more clients than in the trace, several run the same transactions, from different places on. If there
 ///   are fewer, each runs those of several, in the order in which they began.
+/// - A client that begins with the first transaction waits as long before it as in the trace. When it has run the last
+///   one, it waits for the rest of the trace's time, and then again as before the first one.
 #[derive(Debug)]
 pub struct Replay {
     trace: Arc<Trace>,
-    /// By transaction: how long its client thinks before it. Empty if clients do not think.
-    thinks: Vec<Duration>,
+    /// Whether clients think.
+    thinks: bool,
     /// By client of the trace: its transactions.
-    of_clients: Vec<Vec<usize>>,
+    of_clients: Vec<Arc<Lap>>,
     numbers: HashMap<Key, usize>,
-    /// By key: what it holds before the run.
-    initial: Vec<Option<Value>>,
+    /// By key: the length of what it holds before the run.
+    initial: Vec<Option<u32>>,
+    /// By length: a value of zeros. Keys with values of one length share it.
+    zeros: Mutex<HashMap<u32, Value>>,
     /// The keys that hold something before the run.
     present: Vec<usize>,
     /// By key: whether it holds a number, as text.
@@ -49,11 +53,42 @@ pub struct Replay {
     places: Mutex<BTreeMap<u64, Place>>,
 }
 
+/// What a client does over and over.
+#[derive(Debug)]
+struct Lap {
+    /// Its transactions, and how long it thinks before each.
+    steps: Vec<(usize, Duration)>,
+    /// How long it thinks before the first one for the first time.
+    first: Duration,
+}
+
+impl Lap {
+    /// That of a client with these transactions. The first one comes as long after the last one as it takes until the
+    /// trace is over, and from its beginning to the first one.
+    fn new(trace: &Trace, transactions: &[usize]) -> Lap {
+        let what = |number: usize| &trace.transactions()[number].what;
+        let mut steps = Vec::with_capacity(transactions.len());
+        let mut ended_ns = 0;
+        for number in transactions {
+            let TransactionReport { began_ns, ended_ns: ends_ns, .. } = *what(*number);
+            steps.push((*number, Duration::from_nanos(began_ns.saturating_sub(ended_ns))));
+            ended_ns = ends_ns.max(ended_ns);
+        }
+        let first = steps.first().map_or(Duration::ZERO, |(_, think)| *think);
+        if let Some((_, think)) = steps.first_mut() {
+            *think += trace.header().lasted().saturating_sub(Duration::from_nanos(ended_ns));
+        }
+        Lap { steps, first }
+    }
+}
+
 /// Where a client is.
 #[derive(Debug)]
 struct Place {
-    transactions: Vec<usize>,
+    lap: Arc<Lap>,
     next: usize,
+    /// Whether it has not begun.
+    is_new: bool,
 }
 
 /// The longest value that appending leads to, in bytes. Otherwise values would grow from one repetition to the next.
@@ -68,15 +103,19 @@ impl Replay {
         }
         let numbers = trace.keys().iter().cloned().zip(0..).collect();
         let is_number = numbers_of(&trace);
-        let initial = initial(&trace, &is_number);
+        let initial = initial(&trace);
         let present = (0..initial.len()).filter(|key| initial[*key].is_some()).collect();
         Replay {
-            thinks: if thinks { think_times(&trace, &of_clients) } else { Vec::new() },
+            thinks,
             clients: AtomicUsize::new(trace.clients()),
+            of_clients: of_clients
+                .iter()
+                .map(|numbers| Arc::new(Lap::new(&trace, numbers)))
+                .collect(),
             trace,
-            of_clients,
             numbers,
             initial,
+            zeros: Mutex::default(),
             present,
             is_number,
             places: Mutex::default(),
@@ -91,7 +130,7 @@ impl Replay {
     /// The number of the transaction that is planned.
     pub(super) fn number(&self, plan: &Plan) -> usize {
         match plan {
-            Plan::Traced(number) => *number,
+            Plan::Traced { number, .. } => *number,
             _ => unreachable!("this workload has planned it"),
         }
     }
@@ -110,24 +149,35 @@ impl Replay {
             (self.clients.load(Ordering::Relaxed).max(1), self.of_clients.len());
         if clients < traced {
             let of_several = self.of_clients.iter().skip(client % clients).step_by(clients);
-            let mut transactions: Vec<usize> = of_several.flatten().copied().collect();
+            let steps = of_several.flat_map(|lap| &lap.steps);
+            let mut transactions: Vec<usize> = steps.map(|(number, _)| *number).collect();
             transactions.sort_unstable();
-            return Place { transactions, next: 0 };
+            let lap = Arc::new(Lap::new(&self.trace, &transactions));
+            return Place { lap, next: 0, is_new: true };
         }
         let of_client = client % traced;
         let alike = (clients - of_client).div_ceil(traced);
-        let transactions = self.of_clients[of_client].clone();
-        let next = client / traced % alike * transactions.len() / alike;
-        Place { transactions, next }
+        let lap = self.of_clients[of_client].clone();
+        let next = client / traced % alike * lap.steps.len() / alike;
+        Place { lap, next, is_new: true }
     }
 
-    /// What is written to a key in which the transaction has `found` something, if it has read it.
-    fn value(&self, key: u32, bytes: u32, found: Option<&Option<Value>>) -> Value {
-        let before = found.map_or(0, |found| found.as_ref().map_or(1, first_number));
-        if self.is_number[key as usize] {
-            return crate::number::decimal(u64::from(before != 0));
+    /// What is written to a key, given a number that depends on what the transaction has read.
+    fn value(&self, key: u32, bytes: u32, read: u64) -> Value {
+        match self.is_number[key as usize] {
+            true => crate::number::decimal(read % 10),
+            false => filled(read, bytes),
         }
-        filled(before.wrapping_add(u64::from(found.is_some())), bytes)
+    }
+
+    /// The value of a key before the run, by its number.
+    fn initially(&self, key: usize) -> Option<Value> {
+        let bytes = self.initial[key]?;
+        if self.is_number[key] {
+            return Some(crate::number::decimal(0));
+        }
+        let mut zeros = locked(&self.zeros);
+        Some(zeros.entry(bytes).or_insert_with(|| filled(0, bytes)).clone())
     }
 
     fn modification(&self, key: u32, what: ReportedModification) -> Modification {
@@ -138,7 +188,7 @@ impl Replay {
                 most_bytes: MOST_APPENDED.max(bytes as usize),
             },
             ReportedModification::Replace(bytes) => {
-                Modification::Set(bytes.map(|bytes| self.value(key, bytes, None)))
+                Modification::Set(bytes.map(|bytes| self.value(key, bytes, 0)))
             }
         }
     }
@@ -164,10 +214,14 @@ impl Replay {
                 for_update.fold(getting, |getting, place| getting.for_update(place..=place));
             found.extend(round.iter().map(|read| read.key).zip(getting.await?));
         }
+        let all = found.iter().fold(0, |all, (_, value)| mixed(all, value.as_ref()));
         for ReportedWrite { key, bytes } in &what.writes {
-            let before = found.iter().find(|(read, _)| read == key).map(|(_, value)| value);
+            // What it has found there is never what it writes, as the sum differs in the last digit.
+            let before = found.iter().find(|(read, _)| read == key);
+            let before = before.map_or(0, |(_, value)| value.as_ref().map_or(0, first_number));
+            let read = if found.is_empty() { 0 } else { before.wrapping_add(all | 1) };
             match bytes {
-                Some(bytes) => transaction.put(self.key(*key), self.value(*key, *bytes, before)),
+                Some(bytes) => transaction.put(self.key(*key), self.value(*key, *bytes, read)),
                 None => transaction.delete(self.key(*key)),
             }
         }
@@ -179,25 +233,6 @@ impl Replay {
         }
         Ok(())
     }
-}
-
-/// How long each transaction's client thinks before it. Before its first one it thinks as long as it did after its last
-/// one and before its first one together.
-fn think_times(trace: &Trace, of_clients: &[Vec<usize>]) -> Vec<Duration> {
-    let mut thinks = vec![Duration::ZERO; trace.transactions().len()];
-    for transactions in of_clients {
-        let what = |number: usize| &trace.transactions()[number].what;
-        let last = transactions.last().map_or(0, |number| what(*number).ended_ns);
-        // Below 0 by the time of the whole recording, of which what follows the last one is a part.
-        let mut ended_ns = last as i128 - i128::from(trace.header().lasted_ns);
-        for number in transactions {
-            let TransactionReport { began_ns, ended_ns: ends_ns, .. } = what(*number);
-            let think_ns = i128::from(*began_ns) - ended_ns;
-            thinks[*number] = Duration::from_nanos(u64::try_from(think_ns).unwrap_or(0));
-            ended_ns = i128::from(*ends_ns);
-        }
-    }
-    thinks
 }
 
 /// By key: whether something is done to it that needs a number.
@@ -213,8 +248,8 @@ fn numbers_of(trace: &Trace) -> Vec<bool> {
     is_number
 }
 
-/// By key: what it holds before the run.
-fn initial(trace: &Trace, is_number: &[bool]) -> Vec<Option<Value>> {
+/// By key: the length of what it holds before the run.
+fn initial(trace: &Trace) -> Vec<Option<u32>> {
     let mut bytes: Vec<Option<Option<u32>>> = vec![None; trace.keys().len()];
     for TracedTransaction { what, .. } in trace.transactions() {
         let reads = what.reads.iter().map(|read| (read.key, read.bytes));
@@ -231,11 +266,48 @@ fn initial(trace: &Trace, is_number: &[bool]) -> Vec<Option<Value>> {
             bytes[key as usize].get_or_insert(of_key);
         }
     }
-    let value = |(bytes, is_number): (Option<Option<u32>>, &bool)| {
-        let bytes = bytes.flatten()?;
-        Some(if *is_number { crate::number::decimal(0) } else { filled(0, bytes) })
+    bytes.into_iter().map(Option::flatten).collect()
+}
+
+/// The least limits of a keyspace in which the trace can be run, but for what the usual ones allow.
+fn limits(trace: &Trace) -> Limits {
+    let key = |number: u32| trace.keys()[number as usize].len();
+    let of_transaction = |TracedTransaction { what, .. }: &TracedTransaction| {
+        let reads = what.reads.iter().map(|read| key(read.key));
+        let writes =
+            what.writes.iter().map(|write| key(write.key) + write.bytes.unwrap_or(0) as usize);
+        let modifies = what.modifies.iter().map(|modify| {
+            let bytes = |what: &ReportedModification| length(*what) as usize;
+            let each = modify.modifications.iter().map(bytes);
+            let longest = each.clone().max().unwrap_or(0).max(MOST_APPENDED);
+            // As modifications, or as a write in place of them.
+            let modifications = each.map(|bytes| key(modify.key) + bytes + Modify::BYTES_EACH);
+            modifications.sum::<usize>() + key(modify.key) + longest
+        });
+        reads.chain(writes).chain(modifies).sum::<usize>()
     };
-    bytes.into_iter().zip(is_number).map(value).collect()
+    let values = trace.transactions().iter().flat_map(|txn| lengths(&txn.what));
+    let usual = Limits::default();
+    Limits {
+        key_bytes: trace.keys().iter().map(Key::len).fold(usual.key_bytes, usize::max),
+        value_bytes: values.map(|bytes| bytes as usize).fold(usual.value_bytes, usize::max),
+        transaction_bytes: trace
+            .transactions()
+            .iter()
+            .map(of_transaction)
+            .fold(usual.transaction_bytes, usize::max),
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A number that depends on another one and on what a read has found.
+fn mixed(number: u64, found: Option<&Value>) -> u64 {
+    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+    let found = found.map_or(1 << 63, first_number);
+    (number.rotate_left(5) ^ found).wrapping_mul(ODD).wrapping_add(1)
 }
 
 /// A value of this length that begins with a number, as far as there is room.
@@ -271,15 +343,21 @@ impl Workload for Replay {
     }
 
     fn plan(&self, client: u64, _: &mut Pcg64Mcg) -> Plan {
-        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut places = locked(&self.places);
         let place = places.entry(client).or_insert_with(|| self.first_place(client as usize));
-        let number = place.transactions[place.next];
-        place.next = (place.next + 1) % place.transactions.len();
-        Plan::Traced(number)
+        let Lap { steps, first } = &*place.lap;
+        let (number, usual) = steps[place.next];
+        let think = if place.is_new && place.next == 0 { *first } else { usual };
+        place.next = (place.next + 1) % steps.len();
+        place.is_new = false;
+        Plan::Traced { number, think: if self.thinks { think } else { Duration::ZERO } }
     }
 
     fn think(&self, plan: &Plan) -> Duration {
-        self.thinks.get(self.number(plan)).copied().unwrap_or_default()
+        match plan {
+            Plan::Traced { think, .. } => *think,
+            _ => Duration::ZERO,
+        }
     }
 
     fn kind(&self, plan: &Plan) -> &'static str {
@@ -310,7 +388,7 @@ impl Workload for Replay {
         }
         let write = |ReportedWrite { key, bytes }: &ReportedWrite<u32>| Write {
             key: self.key(*key).clone(),
-            value: bytes.map(|bytes| self.value(*key, bytes, None)),
+            value: bytes.map(|bytes| self.value(*key, bytes, 0)),
         };
         let modifies = what.modifies.iter().flat_map(|modify| {
             let modifications = modify.modifications.iter();
@@ -325,16 +403,28 @@ impl Workload for Replay {
         })
     }
 
+    fn limits(&self) -> Limits {
+        limits(&self.trace)
+    }
+
+    fn foreign_keys(&self) -> &[Key] {
+        self.trace.keys()
+    }
+
+    fn keeps_pauses(&self) -> bool {
+        self.thinks
+    }
+
     fn keeps_histories(&self) -> bool {
         false
     }
 
     fn initial(&self, i: u64) -> Option<(Key, Value)> {
         let key = *self.present.get(usize::try_from(i).ok()?)?;
-        Some((self.trace.keys()[key].clone(), self.initial[key].clone()?))
+        Some((self.trace.keys()[key].clone(), self.initially(key)?))
     }
 
     fn initial_value(&self, key: &Key) -> Option<Value> {
-        self.initial[*self.numbers.get(key)?].clone()
+        self.initially(*self.numbers.get(key)?)
     }
 }

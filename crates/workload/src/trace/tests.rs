@@ -44,7 +44,8 @@ fn header(lasted_ns: u64) -> TraceHeader {
     }
 }
 
-const ROOMY: TraceBounds = TraceBounds { transactions: 1000, bytes: 1 << 20 };
+const ROOMY: TraceBounds =
+    TraceBounds { transactions: 1000, bytes: 1 << 20, lasts: Duration::from_secs(1) };
 
 fn trace_of(reports: impl IntoIterator<Item = TransactionReport<Key>>) -> Trace {
     let mut builder = TraceBuilder::new(ROOMY, false);
@@ -148,10 +149,25 @@ fn what_does_not_fit_together_is_refused_though_its_checksums_are_right() {
         (with(|trace| trace.transactions.swap(0, 2)), "begins before"),
         (with(|trace| trace.transactions[1].client = 0), "begins before"),
         (with(|trace| trace.transactions[0].what.ended_ns = 0), "ends before it begins"),
-        (with(|trace| trace.header.lasted_ns = 1), "or after the recording"),
+        (with(|trace| trace.header.lasted_ns = 1), "ends after the recording"),
         (
             with(|trace| trace.transactions[0].what.reads[0].bytes = Some(u32::MAX)),
             "longer than any",
+        ),
+        (with(|trace| trace.keys[1] = trace.keys[0].clone()), "a key twice"),
+        (with(|trace| trace.keys[1] = Key::default()), "can't be read"),
+        (
+            with(|trace| trace.keys[1] = Key::from(vec![7; MOST_KEY_BYTES + 1])),
+            "longer than any can be",
+        ),
+        (with(|trace| trace.transactions[0].what.form = Form::ReadOnly), "only reads, and writes"),
+        (
+            with(|trace| {
+                let write = trace.transactions[0].what.writes[0].clone();
+                trace.transactions[0].what.writes =
+                    vec![ReportedWrite { bytes: Some(MOST_VALUE_BYTES), ..write }; 2];
+            }),
+            "writes more than any can",
         ),
     ] {
         assert!(error.contains(reason), "{error}");
@@ -184,22 +200,25 @@ fn transactions_that_overlap_are_of_different_clients_and_others_of_as_few_as_po
     }
     let trace = builder.finish(header(100)).unwrap();
     let dealt: Vec<_> = trace.transactions().iter().map(|t| (t.what.began_ns, t.client)).collect();
-    // The last one follows that which ended last.
-    assert_eq!(dealt, [(0, 0), (5, 1), (8, 2), (12, 0), (31, 2), (41, 0), (70, 2)]);
+    // The last one is of the client that has waited longest.
+    assert_eq!(dealt, [(0, 0), (5, 1), (8, 2), (12, 0), (31, 2), (41, 0), (70, 0)]);
     let replay = Replay::new(trace.into(), true);
     let mut random = Pcg64Mcg::seed_from_u64(1);
     let mut think = |client| {
         let plan = replay.plan(client, &mut random);
         replay.think(&plan).as_nanos()
     };
-    // 55 after its last one, and none before its first; then 2, and 1, and all again.
-    assert_eq!([0; 4].map(&mut think), [55, 2, 1, 55]);
-    assert_eq!([2; 4].map(&mut think), [28, 1, 20, 28]);
+    // As long as it took until its first one; and from the second time on, what was left after its last one, too.
+    assert_eq!([0; 6].map(&mut think), [0, 2, 1, 25, 20, 2]);
+    assert_eq!([2; 4].map(&mut think), [8, 1, 58, 1]);
+    // One client for all of them waits only while none of them was busy.
+    replay.set_clients(1);
+    assert_eq!([3; 8].map(&mut think), [0, 0, 0, 0, 0, 0, 20, 20]);
 }
 
 #[test]
 fn more_clients_repeat_what_those_of_the_trace_did_and_fewer_do_the_work_of_several() {
-    let reports = (0..12).map(|i| report(i / 2 * 10, i / 2 * 10 + 9 - i % 2));
+    let reports = (0..12).map(|i| report(i / 2 * 10, i / 2 * 10 + 8 + i % 2));
     let trace = Arc::new(trace_of(reports));
     assert_eq!(trace.clients(), 2);
     let plans = |clients: usize, client: u64| {
@@ -249,6 +268,115 @@ fn a_bound_that_is_reached_ends_the_trace_and_is_named() {
 }
 
 #[test]
+fn what_no_client_can_have_run_is_left_out_and_counted() {
+    let mut builder = TraceBuilder::new(ROOMY, false);
+    let reads_only = TransactionReport { form: Form::ReadOnly, ..report(1, 2) };
+    for wrong in [
+        report(1, u64::MAX),
+        report(1, ROOMY.lasts.as_nanos() as u64 + 1),
+        TransactionReport { writes: vec![write("a", None)], ..reads_only.clone() },
+        TransactionReport { reads: vec![read("", 0, None)], ..reads_only.clone() },
+        TransactionReport {
+            reads: vec![read("a", 0, Some(MOST_VALUE_BYTES + 1))],
+            ..reads_only.clone()
+        },
+    ] {
+        assert_eq!(builder.add(NodeId(1), wrong), None);
+    }
+    assert_eq!(builder.add(NodeId(1), reads_only), None);
+    let trace = builder.finish(TraceHeader { missed: 7, ..header(100) }).unwrap();
+    assert_eq!((trace.transactions().len(), trace.header().missed), (1, 12));
+    assert_eq!(trace.header().lasted_ns, 100);
+}
+
+/// A transaction that reads this many keys with the longest values.
+fn huge(keys: usize) -> TransactionReport<Key> {
+    let read = |key: usize| read(&format!("key {key}"), 0, Some(MOST_VALUE_BYTES));
+    TransactionReport { reads: (0..keys).map(read).collect(), ..report(1, 2) }
+}
+
+#[test]
+fn a_trace_whose_keys_hold_more_than_can_be_loaded_is_refused() {
+    let most = (MOST_HELD_BYTES / u64::from(MOST_VALUE_BYTES)) as usize;
+    let trace = |keys: usize| {
+        let numbers = (0..).map(|number| Key::from(format!("key {number}")));
+        let mut number = 0..;
+        let what = huge(keys).map_keys(|_| number.next().unwrap());
+        let transactions = vec![TracedTransaction { client: 0, what }];
+        Trace::new(header(1000), numbers.take(keys).collect(), transactions)
+    };
+    assert!(trace(most).is_ok());
+    let error = trace(most + 1).unwrap_err();
+    assert!(error.contains("bytes together, and 4294967296 is the most"), "{error}");
+    // A recording ends before.
+    let mut builder = TraceBuilder::new(ROOMY, false);
+    assert_eq!(builder.add(NodeId(1), huge(most)), None);
+    assert_eq!(builder.add(NodeId(1), huge(most)), None, "the same keys");
+    assert_eq!(builder.add(NodeId(1), huge(most + 1)), Some(Bound::Bytes));
+    assert!(builder.finish(header(1000)).is_ok());
+}
+
+#[test]
+fn values_of_one_length_are_one_in_memory() {
+    let replay = Replay::new(trace_of([huge(100)]).into(), true);
+    let values: Vec<Value> = (0..100).map(|key| replay.initial(key).unwrap().1).collect();
+    let places: std::collections::BTreeSet<_> =
+        values.iter().map(|v| v.as_bytes().as_ptr()).collect();
+    assert_eq!((places.len(), values[0].len()), (1, MOST_VALUE_BYTES as usize));
+}
+
+#[test]
+fn keys_are_loaded_in_transactions_of_few_bytes() {
+    let read = |key: u32| read(&format!("key {key}"), 0, Some(1_000_000));
+    let reads = TransactionReport { reads: (0..9).map(read).collect(), ..report(1, 2) };
+    let replay = Replay::new(trace_of([reads]).into(), true);
+    let keyspace = serial::keyspace();
+    let parts = std::cell::RefCell::new(Vec::new());
+    let load = crate::preload(&keyspace, &replay, 0, 1, |keys| parts.borrow_mut().push(keys));
+    serial::run(load).unwrap();
+    assert_eq!(parts.into_inner(), [4, 4, 1]);
+}
+
+#[test]
+fn a_trace_with_longer_values_than_usual_asks_for_the_limits_that_it_needs() {
+    let usual = serried_model::Limits::default();
+    assert_eq!(Replay::new(small().into(), true).limits(), usual);
+    let writes = (0..9).map(|key| write(&format!("key {key}"), Some(2 << 20))).collect();
+    let replay = Replay::new(trace_of([TransactionReport { writes, ..report(1, 2) }]).into(), true);
+    let limits = replay.limits();
+    assert_eq!((limits.key_bytes, limits.value_bytes), (usual.key_bytes, 2 << 20));
+    assert_eq!(limits.transaction_bytes, 9 * ((2 << 20) + "key 0".len()));
+}
+
+#[test]
+fn what_is_written_depends_on_everything_that_was_read() {
+    let copies = TransactionReport {
+        reads: vec![read("a", 0, Some(8)), read("b", 0, Some(1))],
+        writes: vec![write("c", Some(8)), write("b", Some(1))],
+        ..report(1, 2)
+    };
+    let replay = Replay::new(trace_of([copies]).into(), true);
+    let keyspace = serial::keyspace();
+    let plan = Plan::Traced { number: 0, think: Duration::ZERO };
+    let run = || {
+        let program = |tx| replay.run(&plan, tx, false);
+        serial::run(keyspace.transact_recorded(program)).unwrap().1.writes
+    };
+    let written = |key: &str| serial::run(keyspace.put(key, [7; 8])).unwrap();
+    let first = run();
+    written("a");
+    let second = run();
+    assert_ne!(first[0].value, second[0].value, "it has not read the key that it writes");
+    // Even where there is room for one byte only, it is never what was there.
+    let mut before = second[1].value.clone();
+    for _ in 0..1000 {
+        let now = run().remove(1).value;
+        assert_ne!(now, before);
+        before = now;
+    }
+}
+
+#[test]
 fn hashes_stand_for_keys_and_equal_keys_stay_equal() {
     let trace = || {
         let mut builder = TraceBuilder::new(ROOMY, true);
@@ -284,7 +412,8 @@ fn a_replay_finds_and_leaves_values_of_the_lengths_of_the_trace() {
         let (_, footprint) = serial::run(keyspace.transact_recorded(program)).unwrap();
         footprint
     };
-    let plan = Plan::Traced(0);
+    let traced = |number| Plan::Traced { number, think: Duration::ZERO };
+    let plan = traced(0);
     let footprint = run(&plan);
     let reads = footprint
         .reads
@@ -300,9 +429,11 @@ fn a_replay_finds_and_leaves_values_of_the_lengths_of_the_trace() {
     let again = run(&plan);
     assert_ne!(footprint.writes[0], again.writes[0]);
     assert_eq!((replay.kind(&plan), replay.only_reads(&plan)), ("read-write", false));
-    let reads = Plan::Traced(1);
+    let reads = traced(1);
     assert_eq!((replay.kind(&reads), replay.only_reads(&reads)), ("read-only", true));
-    let batch = replay.one_shot(&Plan::Traced(2)).expect("it was a batch");
+    let batch = replay.one_shot(&traced(2)).expect("it was a batch");
     assert_eq!((batch.reads.len(), batch.writes.len(), batch.modifies.len()), (0, 0, 1));
-    assert_eq!(replay.think(&plan), Duration::from_nanos(100 + 700));
+    let mut random = Pcg64Mcg::seed_from_u64(1);
+    let thinks = [(); 2].map(|()| replay.think(&replay.plan(0, &mut random)).as_nanos());
+    assert_eq!(thinks, [100, 800 + 100]);
 }

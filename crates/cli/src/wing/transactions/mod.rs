@@ -14,7 +14,7 @@ use serried_history::{
     EventKind, History, Options, ReadError, Recorder, Verdict, check_causal_convergent_with,
     check_process_ordered_with, check_serializable_with, check_strict_serializable_with, counted,
 };
-use serried_model::{Guarantee, Transactions};
+use serried_model::{Guarantee, Key, Limits, Transactions};
 use serried_protocols::{COMPARED, DEFAULT};
 use serried_sim::Initial;
 use serried_workload::tpcc::Scale;
@@ -25,6 +25,7 @@ use crate::Ended;
 use crate::arguments::{LoadArguments, OpenLoopArguments, WorkloadArguments};
 use crate::judge::{self, Judged};
 use crate::load::{Client, Inspected, Load};
+use crate::progress::Progress;
 use crate::shell::Statements;
 use crate::table::Columns;
 use shell::TransactionStatements;
@@ -122,7 +123,15 @@ impl Wing for Transactions {
             "--check and --history are not for `{}`, whose values do not say which transaction has written them",
             workload.name()
         );
+        demand!(
+            arguments.open_loop.rate.is_none() || !workload.keeps_pauses(),
+            "--rate begins transactions at times of its own, and the pauses of a trace would be lost: add --closed"
+        );
         Ok(())
+    }
+
+    fn limits(workload: &dyn Workload) -> Limits {
+        workload.limits()
     }
 
     fn initial(workload: &Arc<dyn Workload>) -> Option<Initial> {
@@ -144,6 +153,9 @@ impl Wing for Transactions {
         workload: &dyn Workload,
         preparation: Preparation<'_>,
     ) -> anyhow::Result<Option<Version>> {
+        if preparation.is_used && !preparation.overwrites {
+            check_absent(keyspace, workload.foreign_keys(), preparation.progress).await?;
+        }
         let marker = keyspace.put("\u{0}serried-bench", "").await?;
         let mut latest = marker.version;
         if preparation.is_used {
@@ -243,6 +255,29 @@ impl Wing for Transactions {
         let options = TransactOptions { deadline, ..TransactOptions::default() };
         Box::new(TransactionStatements::new(keyspace.with_options(options)))
     }
+}
+
+/// How many keys are looked at in one transaction.
+const LOOKED_AT_ONCE: usize = 32;
+
+/// Checks that a keyspace has none of these keys, all of which a run would overwrite.
+async fn check_absent(
+    keyspace: &TransactionKeyspace,
+    keys: &[Key],
+    progress: &Progress,
+) -> anyhow::Result<()> {
+    for (number, some) in keys.chunks(LOOKED_AT_ONCE).enumerate() {
+        let found = keyspace.get_many(some.iter().cloned()).await?;
+        if let Some((key, _)) = some.iter().zip(&found).find(|(_, value)| value.is_some()) {
+            demand!(
+                false,
+                "the keyspace has the trace's key `{key}`, and the run would overwrite it: choose a keyspace \
+                 without keys of the trace, or add --overwrite if its values may be lost"
+            );
+        }
+        progress.say(format!("{} keys are not there", number * LOOKED_AT_ONCE + some.len()));
+    }
+    Ok(())
 }
 
 /// Judges a history by what the keyspace promises. Everything up to `loaded` was written before it begins.
