@@ -128,7 +128,7 @@ struct Seen {
 }
 
 impl Windows {
-    pub(crate) fn run(self) -> anyhow::Result<Ended> {
+    pub(crate) fn run(mut self) -> anyhow::Result<Ended> {
         let what = &self.sim.workload.workload;
         if !self.simulated {
             let workloads = serried_workload::list();
@@ -138,6 +138,7 @@ impl Windows {
             );
             return live::run(&self, what);
         }
+        self.sim.load.measure_as_long_as(&self.sim.workload.trace)?;
         let geography = self.sim.validate::<Transactions>()?;
         let load = &self.sim.load;
         let workload = self.sim.workload.workload::<Transactions>()?;
