@@ -108,15 +108,29 @@ pub enum BadFrame {
     Payload(Kind, String),
 }
 
+/// The header of a frame whose payload has `length` bytes, in these pieces.
+pub(crate) fn header<'a>(
+    kind: Kind,
+    length: usize,
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+) -> [u8; HEADER_BYTES] {
+    let mut header = [0; HEADER_BYTES];
+    header[..2].copy_from_slice(&MAGIC.to_le_bytes());
+    header[2] = VERSION;
+    header[3] = kind as u8;
+    header[4..8].copy_from_slice(&(length as u32).to_le_bytes());
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&header[..8]);
+    pieces.into_iter().for_each(|piece| hasher.update(piece));
+    header[8..].copy_from_slice(&hasher.finalize().to_le_bytes());
+    header
+}
+
 /// Writes the header of the frame whose payload is `frame[HEADER_BYTES..]` into its first bytes.
 pub(crate) fn finish_frame(frame: &mut [u8], kind: Kind) {
-    let length = (frame.len() - HEADER_BYTES) as u32;
-    frame[..2].copy_from_slice(&MAGIC.to_le_bytes());
-    frame[2] = VERSION;
-    frame[3] = kind as u8;
-    frame[4..8].copy_from_slice(&length.to_le_bytes());
-    let checksum = checksum(frame);
-    frame[8..HEADER_BYTES].copy_from_slice(&checksum.to_le_bytes());
+    let payload = &frame[HEADER_BYTES..];
+    let header = header(kind, payload.len(), [payload]);
+    frame[..HEADER_BYTES].copy_from_slice(&header);
 }
 
 fn checksum(frame: &[u8]) -> u32 {
