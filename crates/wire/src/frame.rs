@@ -11,8 +11,8 @@
 use core::fmt;
 use std::io;
 
-use tokio::io::AsyncReadExt;
-use tokio::net::tcp::OwnedReadHalf;
+use serried_model::Value;
+use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// The first two bytes of every frame.
 pub(crate) const MAGIC: u16 = 0x5e44;
@@ -25,6 +25,14 @@ pub(crate) const HEADER_BYTES: usize = 12;
 const BUFFER_BYTES: usize = 128 << 10;
 /// Below this much free space the rest of the buffer is moved to its front.
 const LEAST_FREE_BYTES: usize = 32 << 10;
+/// A frame whose payload is at least this long gets memory of its own, if values may point into it.
+const OWN_BYTES: usize = 16 << 10;
+/// How much is read at first where frames with memory of their own are usual: so little of the next is copied into its memory.
+const HEAD_BYTES: usize = 4 << 10;
+/// They are usual until so many others have come in a row.
+const HEADS: usize = 64;
+/// How much memory of its own a frame gets before more of it than that has arrived.
+const OWN_AT_ONCE: usize = 512 << 10;
 
 /// What a frame holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -147,94 +155,169 @@ pub struct Frame<'a> {
     pub kind: Kind,
     /// The content.
     pub payload: &'a [u8],
+    /// The memory that the content lies in, if values may point into it.
+    pub(crate) memory: Option<&'a Value>,
 }
 
 /// Reads frames off a connection into one buffer that is used again and again.
+///
+/// If values may point into what was read ([`FrameReader::share`]), a long frame has memory of its own, which lives for as
+/// long as these values do. All of it belongs to one frame, so a value keeps at most what came in the same frame: the answer
+/// that it was read with, and what shares a batch with that.
 pub(crate) struct FrameReader {
+    /// What was read, behind what was handled.
     buffer: Vec<u8>,
+    /// How much was handled.
     start: usize,
-    end: usize,
     /// The longest payload that is accepted, in bytes.
     pub(crate) limit: usize,
+    shares: bool,
+    /// The beginning of a long frame, and how long it is with its header. The buffer is empty then.
+    long: Option<(Vec<u8>, usize)>,
+    /// The last long frame.
+    memory: Value,
+    /// For how many more short frames little is read at first.
+    heads: usize,
 }
 
 impl fmt::Debug for FrameReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FrameReader").field("unread", &(self.end - self.start)).finish()
+        f.debug_struct("FrameReader").field("unread", &(self.buffer.len() - self.start)).finish()
     }
 }
 
 impl FrameReader {
     /// A reader of frames with payloads up to `limit` bytes.
     pub(crate) fn new(limit: usize) -> FrameReader {
-        FrameReader { buffer: vec![0; BUFFER_BYTES], start: 0, end: 0, limit }
+        let (buffer, memory) = (Vec::with_capacity(BUFFER_BYTES), Value::default());
+        FrameReader { buffer, start: 0, limit, shares: false, long: None, memory, heads: 0 }
     }
 
     /// One that has read these bytes.
     pub(crate) fn holding(bytes: &[u8], limit: usize) -> FrameReader {
-        FrameReader { buffer: bytes.to_vec(), start: 0, end: bytes.len(), limit }
+        FrameReader { buffer: bytes.to_vec(), ..FrameReader::new(limit) }
+    }
+
+    /// From now on values may point into what was read.
+    pub(crate) fn share(&mut self) {
+        self.shares = true;
     }
 
     /// What it keeps of a frame that has not come whole, in bytes.
     pub(crate) fn kept_bytes(&self) -> usize {
-        if self.buffer.len() > BUFFER_BYTES { self.buffer.len() } else { self.end - self.start }
+        let long = self.long.as_ref().map_or(0, |(bytes, _)| bytes.capacity());
+        let room = self.buffer.capacity();
+        long + if room > BUFFER_BYTES { room } else { self.buffer.len() - self.start }
     }
 
     /// Waits for bytes and takes as many as one read gives; 0 at the end of the connection.
-    pub(crate) async fn fill(&mut self, connection: &mut OwnedReadHalf) -> io::Result<usize> {
-        let count = connection.read(self.space()).await?;
-        self.end += count;
-        Ok(count)
+    pub(crate) async fn fill(
+        &mut self,
+        connection: &mut (impl AsyncRead + Unpin),
+    ) -> io::Result<usize> {
+        let (room, at_most) = self.room();
+        connection.take(at_most as u64).read_buf(room).await
     }
 
-    /// Room for more bytes. It grows with what has arrived, not with what a header announces.
-    fn space(&mut self) -> &mut [u8] {
-        if self.start == self.end {
-            (self.start, self.end) = (0, 0);
-            if self.buffer.len() > BUFFER_BYTES {
-                self.buffer = vec![0; BUFFER_BYTES];
+    /// Where more bytes are to be appended without being moved, and how many at most.
+    fn room(&mut self) -> (&mut Vec<u8>, usize) {
+        self.memory = Value::default();
+        if let Some((bytes, length)) = &mut self.long {
+            if bytes.len() == bytes.capacity() {
+                bytes.reserve_exact(bytes.len().min(*length - bytes.len()));
             }
-        } else if self.buffer.len() - self.end < LEAST_FREE_BYTES {
-            self.buffer.copy_within(self.start..self.end, 0);
-            (self.start, self.end) = (0, self.end - self.start);
-            if self.buffer.len() - self.end < LEAST_FREE_BYTES {
-                self.buffer.resize(self.buffer.len() * 2, 0);
+            let free = bytes.capacity().min(*length) - bytes.len();
+            return (bytes, free);
+        }
+        if self.start == self.buffer.len() {
+            self.start = 0;
+            self.buffer.clear();
+            // A node keeps no more for each of its clients.
+            if self.buffer.capacity() > BUFFER_BYTES {
+                self.buffer = Vec::with_capacity(BUFFER_BYTES);
+            }
+        } else if self.buffer.capacity() - self.buffer.len() < LEAST_FREE_BYTES {
+            self.buffer.drain(..self.start);
+            self.start = 0;
+            if self.buffer.capacity() - self.buffer.len() < LEAST_FREE_BYTES {
+                // It grows with what has arrived, not with what a header announces.
+                self.buffer.reserve_exact(self.buffer.capacity());
             }
         }
-        &mut self.buffer[self.end..]
+        let free = self.buffer.capacity() - self.buffer.len();
+        (&mut self.buffer, if self.heads > 0 { HEAD_BYTES.min(free) } else { free })
     }
 
     /// The next frame that has arrived whole.
     pub(crate) fn next_frame(&mut self) -> Result<Option<Frame<'_>>, BadFrame> {
-        let bytes = &self.buffer[self.start..self.end];
-        // Every byte is checked as soon as it is there, because a stranger may never send a whole header.
-        if bytes.len() >= 2 {
-            let magic = u16::from_le_bytes([bytes[0], bytes[1]]);
-            if magic != MAGIC {
-                return Err(BadFrame::Magic(magic));
+        if let Some((bytes, length)) = &mut self.long {
+            if bytes.len() < *length {
+                return Ok(None);
+            }
+            let (bytes, length) = (std::mem::take(bytes), *length);
+            self.long = None;
+            self.memory = Value::from(bytes);
+            let memory = &self.memory;
+            let Some((kind, _)) = check(memory.as_bytes(), self.limit)? else { return Ok(None) };
+            let payload = &memory.as_bytes()[HEADER_BYTES..length];
+            return Ok(Some(Frame { kind, payload, memory: Some(memory) }));
+        }
+        let bytes = &self.buffer[self.start..];
+        let announced = announced(bytes, self.limit)?;
+        if let Some((_, length)) = announced.filter(|_| self.shares) {
+            let is_long = length >= OWN_BYTES;
+            self.heads = if is_long { HEADS } else { self.heads.saturating_sub(1) };
+            if is_long && bytes.len() < HEADER_BYTES + length {
+                let whole = HEADER_BYTES + length;
+                // More is not taken from the system before it is needed.
+                let mut long = Vec::with_capacity(whole.min(OWN_AT_ONCE));
+                long.extend_from_slice(bytes);
+                self.long = Some((long, whole));
+                self.start = self.buffer.len();
+                return Ok(None);
             }
         }
-        if bytes.len() >= 3 && bytes[2] != VERSION {
-            return Err(BadFrame::Version(bytes[2]));
-        }
-        let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
-        let word = |at: usize| {
-            u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
-        };
-        let kind = Kind::from_byte(header[3]).ok_or(BadFrame::Kind(header[3]))?;
-        let length = word(4) as usize;
-        if length > self.limit {
-            return Err(BadFrame::TooLong { bytes: length, limit: self.limit });
-        }
-        let Some(frame) = bytes.get(..HEADER_BYTES + length) else { return Ok(None) };
-        let (found, computed) = (word(8), checksum(frame));
-        if found != computed {
-            return Err(BadFrame::Checksum { found, computed });
-        }
+        let Some((kind, length)) = check(bytes, self.limit)? else { return Ok(None) };
         let payload_start = self.start + HEADER_BYTES;
         self.start = payload_start + length;
-        Ok(Some(Frame { kind, payload: &self.buffer[payload_start..self.start] }))
+        let payload = &self.buffer[payload_start..self.start];
+        Ok(Some(Frame { kind, payload, memory: None }))
     }
+}
+
+/// The kind of the frame that begins here and the length of its payload, once the whole header is there.
+fn announced(bytes: &[u8], limit: usize) -> Result<Option<(Kind, usize)>, BadFrame> {
+    // Every byte is checked as soon as it is there, because a stranger may never send a whole header.
+    if bytes.len() >= 2 {
+        let magic = u16::from_le_bytes([bytes[0], bytes[1]]);
+        if magic != MAGIC {
+            return Err(BadFrame::Magic(magic));
+        }
+    }
+    if bytes.len() >= 3 && bytes[2] != VERSION {
+        return Err(BadFrame::Version(bytes[2]));
+    }
+    let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
+    let kind = Kind::from_byte(header[3]).ok_or(BadFrame::Kind(header[3]))?;
+    let length = word(header, 4) as usize;
+    match length > limit {
+        true => Err(BadFrame::TooLong { bytes: length, limit }),
+        false => Ok(Some((kind, length))),
+    }
+}
+
+/// The same once the frame is there as a whole and not damaged.
+fn check(bytes: &[u8], limit: usize) -> Result<Option<(Kind, usize)>, BadFrame> {
+    let Some((kind, length)) = announced(bytes, limit)? else { return Ok(None) };
+    let Some(frame) = bytes.get(..HEADER_BYTES + length) else { return Ok(None) };
+    match (word(frame, 8), checksum(frame)) {
+        (found, computed) if found != computed => Err(BadFrame::Checksum { found, computed }),
+        _ => Ok(Some((kind, length))),
+    }
+}
+
+fn word(header: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
 }
 
 #[cfg(test)]
@@ -248,14 +331,20 @@ mod tests {
         frame
     }
 
+    /// Has a reader read some bytes, as if each read gave as many as there is room for.
     fn feed(reader: &mut FrameReader, mut bytes: &[u8]) {
         while !bytes.is_empty() {
-            let space = reader.space();
-            let count = space.len().min(bytes.len());
-            space[..count].copy_from_slice(&bytes[..count]);
-            reader.end += count;
+            let count = feed_once(reader, bytes);
             bytes = &bytes[count..];
         }
+    }
+
+    fn feed_once(reader: &mut FrameReader, bytes: &[u8]) -> usize {
+        let (room, at_most) = reader.room();
+        assert!(at_most > 0 && room.capacity() - room.len() >= at_most);
+        let count = at_most.min(bytes.len());
+        room.extend_from_slice(&bytes[..count]);
+        count
     }
 
     fn read(bytes: &[u8]) -> Result<Option<(Kind, Vec<u8>)>, BadFrame> {
@@ -290,7 +379,71 @@ mod tests {
         let mut reader = FrameReader::new(payload.len());
         feed(&mut reader, &frame(Kind::Batch, &payload));
         assert_eq!(reader.next_frame().unwrap().unwrap().payload, payload);
-        assert_eq!(reader.space().len(), BUFFER_BYTES);
+        assert_eq!(reader.kept_bytes(), reader.buffer.capacity(), "until it reads again");
+        assert_eq!(reader.room().1, BUFFER_BYTES);
+        assert_eq!(reader.kept_bytes(), 0);
+    }
+
+    /// Frames of many lengths around those at which something changes.
+    fn many() -> Vec<(Kind, Vec<u8>)> {
+        let short = [0, 1, 100, HEAD_BYTES - HEADER_BYTES, HEAD_BYTES, OWN_BYTES - 1];
+        let long = [OWN_BYTES, OWN_BYTES + 1, 5 * OWN_BYTES, BUFFER_BYTES, 2 * OWN_AT_ONCE + 7];
+        let lengths = short.into_iter().chain(long).chain(short).chain([3 * OWN_BYTES, 5]);
+        let payload = |length: usize| (0..length).map(|i| (i * length / 7) as u8).collect();
+        lengths.map(|length| (Kind::Batch, payload(length))).collect()
+    }
+
+    #[test]
+    fn a_reader_whose_memory_is_shared_reads_the_same_frames_however_they_are_cut() {
+        let frames = many();
+        let bytes: Vec<u8> =
+            frames.iter().flat_map(|(kind, payload)| frame(*kind, payload)).collect();
+        for step in [777, 4096, 16 << 10, 100_000, bytes.len()] {
+            let mut reader = FrameReader::new(4 * OWN_AT_ONCE);
+            reader.share();
+            let (mut found, mut kept) = (Vec::new(), Vec::new());
+            for mut piece in bytes.chunks(step) {
+                while !piece.is_empty() {
+                    let count = feed_once(&mut reader, piece);
+                    piece = &piece[count..];
+                    while let Some(frame) = reader.next_frame().unwrap() {
+                        found.push((frame.kind, frame.payload.to_vec()));
+                        kept.extend(frame.memory.map(|memory| (memory.clone(), found.len() - 1)));
+                    }
+                }
+            }
+            assert!(found == frames, "{step}");
+            assert!(kept.len() > 1, "some long frames have memory of their own");
+            for (memory, at) in kept {
+                assert!(memory.as_bytes()[HEADER_BYTES..] == frames[at].1, "it is not used again");
+            }
+        }
+    }
+
+    #[test]
+    fn memory_of_its_own_grows_with_what_arrives_and_damage_is_noticed_in_it() {
+        let mut whole = frame(Kind::Batch, &vec![7; 8 * OWN_AT_ONCE]);
+        let mut reader = FrameReader::new(whole.len());
+        reader.share();
+        feed(&mut reader, &whole[..HEADER_BYTES]);
+        assert_eq!(reader.next_frame(), Ok(None));
+        assert!(reader.kept_bytes() <= OWN_AT_ONCE);
+        feed(&mut reader, &whole[HEADER_BYTES..OWN_AT_ONCE + 1]);
+        assert!(reader.kept_bytes() <= 2 * OWN_AT_ONCE);
+        *whole.last_mut().unwrap() ^= 1;
+        feed(&mut reader, &whole[OWN_AT_ONCE + 1..]);
+        assert!(matches!(reader.next_frame(), Err(BadFrame::Checksum { .. })));
+    }
+
+    #[test]
+    fn only_a_reader_that_is_told_to_shares_its_memory() {
+        let bytes = frame(Kind::Batch, &vec![7; 3 * BUFFER_BYTES]);
+        let mut reader = FrameReader::new(bytes.len());
+        for piece in bytes.chunks(1000) {
+            assert_eq!(reader.next_frame(), Ok(None));
+            feed(&mut reader, piece);
+        }
+        assert_eq!(reader.next_frame().unwrap().unwrap().memory, None);
     }
 
     #[test]

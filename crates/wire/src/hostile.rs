@@ -98,5 +98,5 @@ pub fn example_frames() -> Vec<Vec<u8>> {
         frame(Kind::WatchRequest, encode(&(1u64, wanted))),
         frame(Kind::WatchReply, encode(&(1u64, recorded))),
     ];
-    [vec![first, batch.to_vec()], others.to_vec()].concat()
+    [vec![first, batch.copy_all()], others.to_vec()].concat()
 }

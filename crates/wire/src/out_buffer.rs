@@ -166,7 +166,7 @@ impl OutBuffer {
     }
 
     /// Completes the frames, and copies what can be written to the connection.
-    pub(crate) fn to_vec(&mut self) -> Vec<u8> {
+    pub(crate) fn copy_all(&mut self) -> Vec<u8> {
         let end = self.complete(usize::MAX);
         self.content.pieces(Place::default(), end).collect::<Vec<_>>().concat()
     }
@@ -267,7 +267,7 @@ mod tests {
         assert_eq!(push(&mut buffer, 1, b""), Ok(0));
         let batch = Kind::Batch as u8;
         assert_eq!(
-            unpack(&buffer.to_vec()),
+            unpack(&buffer.copy_all()),
             [
                 (batch, vec![(1, b"a".to_vec()), (2, b"bc".to_vec())]),
                 (Kind::Ping as u8, vec![]),
@@ -282,7 +282,7 @@ mod tests {
         for byte in 0..3u8 {
             assert_eq!(push(&mut buffer, 0, &[byte; 36]), Ok(36));
         }
-        let frames = unpack(&buffer.to_vec());
+        let frames = unpack(&buffer.copy_all());
         let lengths: Vec<usize> = frames.iter().map(|(_, messages)| messages.len()).collect();
         assert_eq!(lengths, [2, 1]);
         assert_eq!(frames[1].1, [(0, vec![2; 36])]);
@@ -295,7 +295,7 @@ mod tests {
         assert!(buffer.is_empty() && buffer.frames.is_empty());
         assert_eq!(push(&mut buffer, 0, &[7; 92]), Ok(92));
         assert_eq!(push(&mut buffer, 0, &[0; 93]), Err(TooLong { bytes: 93 }));
-        assert_eq!(unpack(&buffer.to_vec()).len(), 1);
+        assert_eq!(unpack(&buffer.copy_all()).len(), 1);
     }
 
     #[test]
@@ -308,7 +308,7 @@ mod tests {
         buffer.append(&mut later);
         assert!(later.is_empty());
         assert_eq!(buffer.payloads().last(), Some(&b""[..]));
-        let frames = unpack_batches(&buffer.to_vec());
+        let frames = unpack_batches(&buffer.copy_all());
         assert_eq!(frames, [(1, b"one".to_vec()), (2, b"two".to_vec())]);
     }
 
@@ -354,13 +354,13 @@ mod tests {
         copying.push_frame(Kind::Ping, &[]);
         assert_eq!((sharing.content.references(), copying.content.references()), (8, 0));
         assert_eq!(sharing.len(), copying.len());
-        assert_eq!(sharing.to_vec(), copying.to_vec());
+        assert_eq!(sharing.copy_all(), copying.copy_all());
         assert_eq!(copying.payloads().last(), Some(&b""[..]));
     }
 
     #[test]
     fn everything_is_written_once_however_little_the_system_takes() {
-        let expected = mixed().to_vec();
+        let expected = mixed().copy_all();
         for step in [1, 2, 11, 12, 13, 1000, 1024, 4096, expected.len()] {
             let (mut buffer, mut written) = (mixed(), Vec::new());
             loop {
@@ -395,7 +395,7 @@ mod tests {
         }
         buffer.unwritten();
         assert_eq!(buffer.completed, 2);
-        let expected = buffer.to_vec();
+        let expected = buffer.copy_all();
         assert_eq!(unpack_batches(&expected).len(), 8);
     }
 
@@ -422,7 +422,7 @@ mod tests {
         assert_eq!((buffer.frames.len(), buffer.content.references()), (2, 2));
         let mut bytes = Vec::new();
         value.encode(&mut bytes);
-        assert_eq!(unpack_batches(&buffer.to_vec()), [(0, bytes.clone()), (0, bytes)]);
+        assert_eq!(unpack_batches(&buffer.copy_all()), [(0, bytes.clone()), (0, bytes)]);
     }
 
     #[test]

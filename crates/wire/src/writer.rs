@@ -54,7 +54,7 @@ pub(crate) async fn write_loop<S: Side>(
                 write_buffer(&endpoint, link, &mut write, &mut spare).await?;
                 endpoint.lock().links.written(link, spare.len());
             }
-            Some(delay) => line.push(&spare.to_vec(), Instant::now() + delay),
+            Some(delay) => line.push(&spare.copy_all(), Instant::now() + delay),
         }
         spare.clear();
     }
@@ -191,7 +191,7 @@ mod tests {
         let (mut write, mut read) = tokio::io::duplex(777);
         let mut buffer = fill();
         let writing = write_buffer(&endpoint, link, &mut write, &mut buffer);
-        let (expected, mut arrived) = (fill().to_vec(), Vec::new());
+        let (expected, mut arrived) = (fill().copy_all(), Vec::new());
         let mut limited = (&mut read).take(expected.len() as u64);
         let (written, read) = tokio::join!(writing, limited.read_to_end(&mut arrived));
         written.unwrap();
