@@ -207,6 +207,9 @@ impl<C: Control> Actor for Replica<C> {
     type Output = ();
 
     fn on_start(&mut self, cx: &mut Cx<'_, C>) {
+        if self.log.is_alone() && cx.store().ends_with_run() {
+            self.shard.keep_all();
+        }
         self.shard.load(cx.store());
         self.log.on_start(&mut self.shard, cx);
         self.after(cx);

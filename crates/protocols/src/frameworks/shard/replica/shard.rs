@@ -205,6 +205,11 @@ impl<C: Control> Shard<C> {
         self.common.table.cells_mut()
     }
 
+    /// Keeps everything in memory: nobody reads the store, and it ends with this run.
+    pub(super) fn keep_all(&mut self) {
+        self.common.table.cells_mut().keep_all();
+    }
+
     /// Loads the state of transactions from the store.
     pub(super) fn load(&mut self, store: &dyn Store) {
         self.common.table.load(store);
