@@ -83,6 +83,11 @@ impl<S: Default + Serialize + DeserializeOwned> Cells<S> {
         &self.resident.at_place(place).1.state
     }
 
+    /// Has the processor fetch the states of these keys, as far as they are in memory: see [`Pool::touch`].
+    pub fn touch<'a>(&self, keys: impl Iterator<Item = &'a Key> + Clone, see: impl Fn(&S) -> u64) {
+        self.resident.touch(keys, |cell| see(&cell.state));
+    }
+
     /// The state of `key`, to change as the record at `position` of the log says, and later ones.
     pub fn change(&mut self, key: &Key, position: u64, store: &dyn Store) -> &mut S {
         self.change_loaded(key, position, Some(store))

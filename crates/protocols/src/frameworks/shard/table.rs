@@ -110,6 +110,14 @@ impl Table {
         }
     }
 
+    /// Has the processor fetch the rows of these keys from memory, together.
+    pub(super) fn touch(&self, keys: &[Key]) {
+        self.cells.touch(keys.iter(), |cell| match cell {
+            Cell::Row(row) => row.touch(),
+            _ => 0,
+        });
+    }
+
     /// Which transactions are admitted.
     pub(super) fn window(&self) -> AdmissionWindow {
         self.window
