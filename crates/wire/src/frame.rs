@@ -32,7 +32,7 @@ const HEAD_BYTES: usize = 4 << 10;
 /// They are usual until so many others have come in a row.
 const HEADS: usize = 64;
 /// How much memory of its own a frame gets before more of it than that has arrived.
-const OWN_AT_ONCE: usize = 512 << 10;
+const OWN_AT_ONCE: usize = 2 << 20;
 
 /// What a frame holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -220,7 +220,7 @@ impl FrameReader {
     }
 
     /// Where more bytes are to be appended without being moved, and how many at most.
-    fn room(&mut self) -> (&mut Vec<u8>, usize) {
+    pub(crate) fn room(&mut self) -> (&mut Vec<u8>, usize) {
         self.memory = Value::default();
         if let Some((bytes, length)) = &mut self.long {
             if bytes.len() == bytes.capacity() {
