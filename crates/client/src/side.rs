@@ -60,7 +60,7 @@ impl Side for ClientSide {
         core: &mut Core<Self>,
         from: NodeId,
         link: LinkId,
-        Frame { kind, payload }: Frame<'_>,
+        Frame { kind, payload, .. }: Frame<'_>,
         _: Moment,
     ) -> Result<Option<Self::Deferred>, BadFrame> {
         let Core { side, links, .. } = core;

@@ -15,6 +15,7 @@ mod limits;
 mod provenance;
 mod register;
 pub mod registers;
+pub mod sharing;
 pub mod snapshots;
 pub mod transactions;
 mod version;
