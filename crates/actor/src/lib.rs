@@ -17,6 +17,7 @@
 
 mod context;
 mod effect;
+mod encoded;
 mod group;
 mod node_set;
 mod observation;
@@ -30,6 +31,7 @@ mod wire;
 
 pub use context::{Context, Durable, Random, Work};
 pub use effect::Effect;
+pub use encoded::{Encoded, Mark, Place};
 pub use group::Group;
 pub use node_set::NodeSet;
 pub use observation::{Observation, Observed};

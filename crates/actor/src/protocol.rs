@@ -117,6 +117,9 @@ pub trait Protocol: 'static {
     /// Otherwise a transaction may not see what another one wrote that ended shortly before. All else holds whatever clocks
     /// show.
     const RELIES_ON_CLOCKS: bool = false;
+    /// The first format of data directories whose records it can read: what `format` was in a directory's
+    /// `identity.toml` when its records took their present form. Nodes refuse earlier data by name.
+    const FIRST_FORMAT: u32 = 1;
     /// The messages that its actors exchange.
     type Message: Wire;
     /// The client side.

@@ -27,6 +27,11 @@ pub trait Store: Send {
         false
     }
 
+    /// Whether it ends with the actor's run. Then nothing has to be moved there, unless other replicas copy it.
+    fn ends_with_run(&self) -> bool {
+        false
+    }
+
     /// For drivers that track which changes come before which record: sets the next record's position.
     fn set_log_position(&mut self, _position: u64) {}
 
@@ -46,9 +51,21 @@ pub struct MemoryStore {
     values: HashMap<Key, Vec<u8>, FixedState>,
     /// The keys in order. They change less often than the values.
     keys: BTreeSet<Key>,
+    of_run: bool,
+}
+
+impl MemoryStore {
+    /// One that ends with the actor's run.
+    pub fn of_run() -> MemoryStore {
+        MemoryStore { of_run: true, ..MemoryStore::default() }
+    }
 }
 
 impl Store for MemoryStore {
+    fn ends_with_run(&self) -> bool {
+        self.of_run
+    }
+
     fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
         self.values.get(key).cloned()
     }

@@ -5,6 +5,9 @@ use core::fmt;
 use postcard::ser_flavors::Flavor;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serried_model::sharing::{self, SHARED_BYTES};
+
+use crate::encoded::{Encoded, Shared};
 
 /// Something that crosses the network or reaches the disk.
 ///
@@ -13,6 +16,9 @@ use serde::de::DeserializeOwned;
 pub trait Wire: Sized + Clone + fmt::Debug + Send + 'static {
     /// Appends the encoding to `out`.
     fn encode(&self, out: &mut Vec<u8>);
+
+    /// The same. Long values in it are not copied, if `out` takes references to them.
+    fn encode_into(&self, out: &mut Encoded);
 
     /// Reads one value, which must take up all of `bytes`.
     fn decode(bytes: &[u8]) -> Result<Self, Malformed>;
@@ -27,8 +33,15 @@ where
     T: Serialize + DeserializeOwned + Clone + fmt::Debug + Send + 'static,
 {
     fn encode(&self, out: &mut Vec<u8>) {
-        postcard::serialize_with_flavor(self, Tail(out))
-            .expect("encoding into memory fails only for types without a length, which none has");
+        encode_tail(self, Tail { out, shared: None });
+    }
+
+    fn encode_into(&self, out: &mut Encoded) {
+        let (out, shared) = out.tail();
+        match shared {
+            None => encode_tail(self, Tail { out, shared: None }),
+            shared => sharing::lending(|| encode_tail(self, Tail { out, shared })),
+        }
     }
 
     fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
@@ -59,14 +72,23 @@ impl fmt::Display for Malformed {
 
 impl core::error::Error for Malformed {}
 
+fn encode_tail<T: Serialize>(value: &T, tail: Tail<'_>) {
+    postcard::serialize_with_flavor(value, tail)
+        .expect("encoding into memory fails only for types without a length, which none has");
+}
+
 /// Appends an encoding to a buffer that is reused.
-struct Tail<'a>(&'a mut Vec<u8>);
+struct Tail<'a> {
+    out: &'a mut Vec<u8>,
+    /// Where long values go, with their places in `out`. None if they are copied, too.
+    shared: Option<&'a mut Shared>,
+}
 
 impl Flavor for Tail<'_> {
     type Output = ();
 
     fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
-        self.0.push(byte);
+        self.out.push(byte);
         Ok(())
     }
 
@@ -74,10 +96,14 @@ impl Flavor for Tail<'_> {
         // Most are numbers of a few bytes, for which calling a function that copies is slow.
         match bytes {
             [] => {}
-            [one] => self.0.push(*one),
-            [one, two] => self.0.extend([*one, *two]),
-            [one, two, three] => self.0.extend([*one, *two, *three]),
-            _ => self.0.extend_from_slice(bytes),
+            [one] => self.out.push(*one),
+            [one, two] => self.out.extend([*one, *two]),
+            [one, two, three] => self.out.extend([*one, *two, *three]),
+            _ if bytes.len() < SHARED_BYTES => self.out.extend_from_slice(bytes),
+            _ => match self.shared.as_mut().zip(sharing::take_lent(bytes)) {
+                Some((shared, value)) => shared.push((self.out.len(), value)),
+                None => self.out.extend_from_slice(bytes),
+            },
         }
         Ok(())
     }

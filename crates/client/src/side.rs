@@ -113,7 +113,7 @@ impl Side for ClientSide {
         core: &mut Core<Self>,
         from: NodeId,
         link: LinkId,
-        Frame { kind, payload }: Frame<'_>,
+        Frame { kind, payload, .. }: Frame<'_>,
         Moment { now, .. }: Moment,
     ) -> Result<Option<Self::Deferred>, BadFrame> {
         let Core { side, links, .. } = core;

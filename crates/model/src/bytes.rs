@@ -4,16 +4,17 @@ use core::borrow::Borrow;
 use core::fmt;
 
 use hipstr::HipByt;
-use serde::de::Error;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::de::{Error, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::sharing;
 
 /// Declares a byte-string type: up to 23 bytes inline, longer ones shared by reference count, so
 /// that a clone is always cheap.
 macro_rules! byte_string {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize)]
-        #[serde(transparent)]
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
         pub struct $name(HipByt<'static>);
 
         impl $name {
@@ -108,13 +109,78 @@ macro_rules! byte_string {
 byte_string! {
     /// A key: a byte string, compared bytewise. Empty keys are refused, because no store can hold them. The session refuses them
     /// from programs, and deserializing refuses them in messages.
+    #[derive(Serialize)]
+    #[serde(transparent)]
     Key
 }
 
 byte_string! {
     /// A value: a byte string that the database does not interpret.
-    #[derive(Deserialize)]
+    ///
+    /// A long value that was read may share its memory with the other values of the same answer, and keeps all of it:
+    /// see [`Value::detached`].
     Value
+}
+
+impl Value {
+    /// The same value in memory of its own. For a program that keeps a value for long and not the others that it has read
+    /// with it. Without it a value of at least [`SHARED_BYTES`](crate::sharing::SHARED_BYTES) can keep a whole answer of a
+    /// node in memory.
+    #[must_use]
+    pub fn detached(self) -> Value {
+        match self.0.capacity() > self.len() && self.0.is_allocated() {
+            true => Value::from(self.as_bytes()),
+            false => self,
+        }
+    }
+
+    /// A value that points to `bytes`, if they are a part of this one.
+    pub(crate) fn part(&self, bytes: &[u8]) -> Option<Value> {
+        self.0.try_slice_ref(bytes).map(Value)
+    }
+}
+
+impl Serialize for Value {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        sharing::lend(self);
+        self.0.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Value {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_bytes(ValueVisitor)
+    }
+}
+
+struct ValueVisitor;
+
+impl<'de> Visitor<'de> for ValueVisitor {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a byte string")
+    }
+
+    fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Value, E> {
+        Ok(sharing::share(bytes).unwrap_or_else(|| Value::from(bytes)))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Value, E> {
+        self.visit_bytes(text.as_bytes())
+    }
+
+    fn visit_byte_buf<E: Error>(self, bytes: Vec<u8>) -> Result<Value, E> {
+        Ok(Value::from(bytes))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut bytes = Vec::with_capacity(items.size_hint().unwrap_or_default().min(4096));
+        while let Some(byte) = items.next_element()? {
+            bytes.push(byte);
+        }
+        Ok(Value::from(bytes))
+    }
 }
 
 impl<'de> Deserialize<'de> for Key {

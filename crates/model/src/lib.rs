@@ -16,6 +16,7 @@ mod provenance;
 mod register;
 pub mod registers;
 mod report;
+pub mod sharing;
 pub mod snapshots;
 pub mod transactions;
 mod version;

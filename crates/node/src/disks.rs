@@ -58,11 +58,15 @@ impl NodeDisks {
         start: Start,
     ) -> Result<NodeDisks, StorageError> {
         let keyspaces = configuration.keyspaces.iter().map(identity);
+        let changed = serried_protocols::list().iter().filter(|protocol| protocol.first_format > 1);
+        let first_formats =
+            changed.map(|protocol| (protocol.name.to_string(), protocol.first_format)).collect();
         let identity = Identity {
             cluster: configuration.cluster.clone(),
             node: configuration.node as u64,
             nodes: configuration.peers.len(),
             keyspaces: keyspaces.collect(),
+            first_formats,
         };
         let directory = DataDirectory::open(&path, &identity, start)?;
         // The note is made before a keyspace is.
@@ -347,6 +351,8 @@ mod tests {
 
     use serried_actor::Store;
 
+    use crate::configuration::KeyspaceConfiguration;
+
     use super::*;
 
     #[test]
@@ -384,6 +390,35 @@ mod tests {
         assert!(place.join("0").exists() && !place.join("1").exists());
         drop(disks);
         fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn data_that_its_protocol_can_not_read_any_more_is_refused() {
+        let name = format!("serried-disks-formats-{}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        for protocol in serried_protocols::list() {
+            let keyspaces = vec![KeyspaceConfiguration::new("accounts", protocol.name)];
+            let usual = NodeConfiguration::new(0, vec!["127.0.0.1:1".to_string()]);
+            let configuration =
+                NodeConfiguration { durability: Durability::Buffered, keyspaces, ..usual };
+            let open = || NodeDisks::open(directory.clone(), &configuration, Start::Usual);
+            let disks = open().unwrap();
+            disks.settle(&[(identity(&configuration.keyspaces[0]), 0)], None).unwrap();
+            drop(disks);
+            let file = directory.join("identity.toml");
+            let text = fs::read_to_string(&file).unwrap();
+            let is_format = |line: &&str| line.starts_with("format = ");
+            let format = text.lines().find(is_format).unwrap();
+            fs::write(&file, text.replace(format, "format = 3")).unwrap();
+            match open() {
+                Ok(_) => assert!(protocol.first_format <= 3, "{}", protocol.name),
+                Err(error) => {
+                    assert!(protocol.first_format > 3, "{}: {error}", protocol.name);
+                    assert!(error.to_string().contains(protocol.name), "{error}");
+                }
+            }
+            fs::remove_dir_all(&directory).unwrap();
+        }
     }
 
     #[test]

@@ -103,7 +103,7 @@ impl Kept {
         Kept {
             id,
             keyspace: keyspace.to_string(),
-            store: Box::new(MemoryStore::default()),
+            store: Box::new(MemoryStore::of_run()),
             log: None,
             log_position: 0,
             after: 0,

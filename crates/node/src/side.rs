@@ -82,7 +82,7 @@ impl Side for NodeSide {
         core: &mut Core<Self>,
         from: NodeId,
         link: LinkId,
-        Frame { kind, payload }: Frame<'_>,
+        Frame { kind, payload, .. }: Frame<'_>,
         Moment { now, .. }: Moment,
     ) -> Result<Option<u64>, BadFrame> {
         let Core { side, links, shards, .. } = core;

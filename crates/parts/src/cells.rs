@@ -58,19 +58,39 @@ pub struct Cells<S> {
     unstored: VecDeque<(u64, Key)>,
     /// Room for an encoded state.
     buffer: Vec<u8>,
+    /// Whether none is stored. Keys that were changed stay in memory then.
+    keeps_all: bool,
 }
 
 impl<S: Default + Serialize + DeserializeOwned> Cells<S> {
     /// No keys yet. About `resident` keys stay in memory.
     pub fn new(resident: usize) -> Self {
         let (unstored, buffer) = (VecDeque::new(), Vec::new());
-        Cells { resident: Pool::default(), at_most: resident, unstored, buffer }
+        Cells { resident: Pool::default(), at_most: resident, unstored, buffer, keeps_all: false }
+    }
+
+    /// From now on all keys that were ever changed stay in memory, and none is stored. For a store that has nothing yet, that
+    /// ends with this run, and that no other replica copies: it would hold everything a second time. A key that was only
+    /// read still makes room, but is found slowly among many others, so there are at most about as many of these as of
+    /// the others.
+    pub fn keep_all(&mut self) {
+        self.keeps_all = true;
+        self.unstored.clear();
     }
 
     /// The state of `key`.
     pub fn get(&mut self, key: &Key, store: &dyn Store) -> &S {
         let place = self.load(key, Some(store));
         &self.resident.at_place(place).1.state
+    }
+
+    /// Has the processor fetch the states of these keys, as far as they are in memory: see [`Pool::prefetch`].
+    pub fn prefetch<'a>(
+        &self,
+        keys: impl Iterator<Item = &'a Key> + Clone,
+        see: impl Fn(&S) -> u64,
+    ) {
+        self.resident.prefetch(keys, |cell| see(&cell.state));
     }
 
     /// The state of `key`, to change as the record at `position` of the log says, and later ones.
@@ -84,6 +104,12 @@ impl<S: Default + Serialize + DeserializeOwned> Cells<S> {
     }
 
     fn change_loaded(&mut self, key: &Key, position: u64, store: Option<&dyn Store>) -> &mut S {
+        if self.keeps_all {
+            let place = self.load(key, None);
+            let (_, cell) = self.resident.at_place(place);
+            cell.unstored = true;
+            return &mut cell.state;
+        }
         // A late change is from shortly before, so few entries are touched.
         for (later, _) in self.unstored.iter_mut().rev().take_while(|(p, _)| *p > position) {
             *later = position;
@@ -98,16 +124,22 @@ impl<S: Default + Serialize + DeserializeOwned> Cells<S> {
 
     /// Sets the state of `key`, in the store at once. No record is needed.
     pub fn put(&mut self, key: &Key, state: S, store: &mut dyn Store) {
-        store.put(key.as_bytes(), Some(&encode_cell(&state)));
+        if !self.keeps_all {
+            store.put(key.as_bytes(), Some(&encode_cell(&state)));
+        }
         let place = self.load(key, None);
-        self.resident.at_place(place).1.state = state;
+        let (_, cell) = self.resident.at_place(place);
+        cell.state = state;
+        cell.unstored |= self.keeps_all;
     }
 
     /// Removes `key`, in the store as well: its state is as if it had never been. No record is needed if one
     /// that is still to be replayed would remove it again.
     pub fn forget(&mut self, key: &Key, store: &mut dyn Store) {
         self.resident.remove(key);
-        store.put(key.as_bytes(), None);
+        if !self.keeps_all {
+            store.put(key.as_bytes(), None);
+        }
     }
 
     /// Puts at most so many keys into the store. The keys with the oldest records come first.
@@ -154,6 +186,7 @@ impl<S: Default + Serialize + DeserializeOwned> Cells<S> {
         let (_, cell) = self.resident.at_place(place);
         cell.used = true;
         if !core::mem::replace(&mut cell.loaded, true)
+            && !self.keeps_all
             && let Some(bytes) = store.and_then(|store| store.get(key.as_bytes()))
         {
             cell.state = decode_cell(&bytes);
@@ -203,6 +236,29 @@ mod tests {
             assert_eq!(*cells.get(&key(number % 40), &store), if number % 40 < 20 { 6 } else { 0 });
         }
         assert!(cells.resident() <= 16, "{}", cells.resident());
+    }
+
+    #[test]
+    fn where_all_keys_are_kept_none_is_stored_and_nothing_is_lost_or_heaped_up() {
+        let (mut cells, mut store) = (Cells::<u64>::new(4), MemoryStore::default());
+        cells.keep_all();
+        for number in 0..20 {
+            *cells.change(&key(number), number, &store) += number;
+            *cells.add(&key(number), number) += 1;
+        }
+        cells.put(&key(20), 21, &mut store);
+        cells.forget(&key(7), &mut store);
+        cells.store_some(100, &mut store);
+        assert_eq!((cells.unstored(), cells.needs_log_from()), (0, None));
+        assert!(!store.scan(None, 1, &mut |_, _| panic!("something is stored")));
+        assert_eq!(cells.resident(), 20);
+        for number in (0..21).filter(|number| *number != 7) {
+            assert_eq!(*cells.get(&key(number), &store), number + 1);
+        }
+        assert_eq!(*cells.get(&key(7), &store), 0);
+        (100..2000).for_each(|number| assert_eq!(*cells.get(&key(number), &store), 0));
+        assert!(cells.resident() < 40, "keys that are not there make room: {}", cells.resident());
+        assert_eq!(*cells.get(&key(3), &store), 4);
     }
 
     #[test]

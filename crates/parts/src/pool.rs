@@ -64,6 +64,24 @@ impl<K: Eq + Hash, V> Pool<K, V> {
         self.find(key).is_some()
     }
 
+    /// Has the processor fetch the values of these keys from memory, together. Each later look-up would otherwise wait for
+    /// them alone. `see` reads what will be needed of a value, and returns anything that depends on it.
+    pub fn prefetch<'a>(&self, keys: impl Iterator<Item = &'a K> + Clone, see: impl Fn(&V) -> u64)
+    where
+        K: 'a,
+    {
+        let Some(mask) = self.index.len().checked_sub(1) else { return };
+        // What is computed is of no use, but has to be.
+        let index = |all: u32, key: &K| all ^ self.index[hash(key) as usize & mask].place;
+        core::hint::black_box(keys.clone().fold(0, index));
+        let value = |all: u64, key: &K| {
+            let found = self.probe(hash(key), |_| true);
+            let value = found.and_then(|(_, place)| self.at(place).as_ref());
+            all ^ value.map_or(0, |(_, value)| see(value))
+        };
+        core::hint::black_box(keys.fold(0, value));
+    }
+
     /// The value of `key`. If there is none, a default value is inserted. `key` is cloned only then.
     ///
     /// # Panics
@@ -133,7 +151,11 @@ impl<K: Eq + Hash, V> Pool<K, V> {
 
     /// Where `key` is in the index, and its place.
     fn find(&self, key: &K) -> Option<(usize, u32)> {
-        let hash = hash(key);
+        self.probe(hash(key), |place| self.at(place).as_ref().is_some_and(|(k, _)| k == key))
+    }
+
+    /// The first entry with this hash whose place `is_it` accepts: where it is in the index, and its place.
+    fn probe(&self, hash: u32, is_it: impl Fn(u32) -> bool) -> Option<(usize, u32)> {
         let mask = self.index.len().checked_sub(1)?;
         let mut slot = hash as usize & mask;
         loop {
@@ -141,7 +163,7 @@ impl<K: Eq + Hash, V> Pool<K, V> {
             if entry.is_empty() {
                 return None;
             }
-            if entry.hash == hash && self.at(entry.place).as_ref().is_some_and(|(k, _)| k == key) {
+            if entry.hash == hash && is_it(entry.place) {
                 return Some((slot, entry.place));
             }
             slot = (slot + 1) & mask;
@@ -259,6 +281,20 @@ mod tests {
             assert_eq!(pool.get_mut(&key), map.get_mut(&key));
             assert_eq!(pool.contains_key(&key), map.contains_key(&key));
         }
+    }
+
+    #[test]
+    fn prefetching_sees_values_and_changes_nothing() {
+        let mut pool = Pool::<u64, u64>::default();
+        pool.prefetch([1].iter(), |_| panic!("there is none"));
+        (0..5000).for_each(|key| *pool.get_or_default(&key) = key);
+        let (keys, seen): (Vec<u64>, _) = ((4000..6000).collect(), core::cell::Cell::new(0));
+        pool.prefetch(keys.iter(), |value| {
+            seen.set(seen.get() + 1);
+            *value
+        });
+        assert!((1000..1010).contains(&seen.get()), "those that are there: {}", seen.get());
+        assert!((0..5000).all(|key| pool.get(&key) == Some(&key)) && pool.len() == 5000);
     }
 
     #[test]

@@ -37,6 +37,8 @@ pub struct ProtocolInfo {
     pub family: FamilyName,
     /// Whether each of its partitions has a leader.
     pub has_leaders: bool,
+    /// See [`Protocol::FIRST_FORMAT`].
+    pub first_format: u32,
 }
 
 /// Lists the protocols of each family.
@@ -48,6 +50,7 @@ macro_rules! registry {
             guarantee: <$protocol>::GUARANTEE,
             family: $family::NAME,
             has_leaders: <$protocol>::HAS_LEADERS,
+            first_format: <$protocol>::FIRST_FORMAT,
         }),*),*];
 
         $(impl Registered for $family {

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use serried_model::NodeId;
+use serried_model::{NodeId, sharing};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -179,12 +179,16 @@ impl Connection {
     ) -> Ended {
         let Connection { mut read, write, mut reader, early } = self;
         reader.limit = endpoint.transport.frame_bytes;
+        // A node keeps the values that it gets for long, so it copies them out of what else came with them.
+        if endpoint.id.is_coordinator() {
+            reader.share();
+        }
         let cuts = {
             let moment = endpoint.clock.moment();
             let mut core = endpoint.lock();
             let cuts = core.connected(link);
             for (kind, payload) in early {
-                let frame = Frame { kind, payload: &payload };
+                let frame = Frame { kind, payload: &payload, memory: None };
                 if let Err(bad) = core.on_frame(from, link, frame, moment) {
                     core.lose(link);
                     return Ended::Bad(bad);
@@ -237,10 +241,17 @@ async fn read_loop<S: Side>(
             }
             let handled = loop {
                 match reader.next_frame() {
-                    Ok(Some(frame)) => match core.on_frame(from, link, frame, moment) {
-                        Ok(left) => deferred.extend(left),
-                        Err(bad) => break Err(bad),
-                    },
+                    Ok(Some(frame)) => {
+                        let mut on_frame = || core.on_frame(from, link, frame, moment);
+                        let handled = match frame.memory {
+                            Some(memory) => sharing::sharing(memory, on_frame),
+                            None => on_frame(),
+                        };
+                        match handled {
+                            Ok(left) => deferred.extend(left),
+                            Err(bad) => break Err(bad),
+                        }
+                    }
                     Ok(None) => break Ok(false),
                     Err(bad) => break Err(bad),
                 }

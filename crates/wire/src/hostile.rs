@@ -19,10 +19,25 @@ use crate::watch::{Recorded, WatchReply, WatchRequest};
 #[doc(hidden)]
 pub fn read_hostile_frames(bytes: &[u8]) -> bool {
     let shards = Shards::new([(7, 2)]);
-    let mut reader = FrameReader::holding(bytes, TransportOptions::LEAST_FRAME_BYTES);
     let mut understood = false;
-    while let Ok(Some(frame)) = reader.next_frame() {
-        understood |= read_payload(frame.kind, frame.payload, &shards);
+    for shares in [false, true] {
+        let mut reader = FrameReader::new(TransportOptions::LEAST_FRAME_BYTES);
+        if shares {
+            reader.share();
+        }
+        let mut rest = bytes;
+        loop {
+            match reader.next_frame() {
+                Ok(Some(frame)) => understood |= read_payload(frame.kind, frame.payload, &shards),
+                Ok(None) if !rest.is_empty() => {
+                    let (room, at_most) = reader.room();
+                    let (read, later) = rest.split_at(at_most.min(rest.len()));
+                    room.extend_from_slice(read);
+                    rest = later;
+                }
+                _ => break,
+            }
+        }
     }
     // Also reads the rest as the payload of each kind, since random bytes never have the right checksum.
     let kinds = [Kind::Hello, Kind::Welcome, Kind::Batch, Kind::StatusReply, Kind::WatchRequest];
@@ -130,5 +145,5 @@ pub fn example_frames() -> Vec<Vec<u8>> {
         frame(Kind::WatchRequest, encode(&(1u64, wanted))),
         frame(Kind::WatchReply, encode(&(1u64, recorded))),
     ];
-    [vec![first, batch.finish().to_vec()], others.to_vec()].concat()
+    [vec![first, batch.copy_all()], others.to_vec()].concat()
 }

@@ -31,6 +31,8 @@ mod hostile;
 mod links;
 mod options;
 mod out_buffer;
+#[cfg(test)]
+mod passage;
 mod record;
 mod redial;
 mod shards;

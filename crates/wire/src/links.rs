@@ -15,7 +15,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use foldhash::fast::FixedState;
-use serried_actor::{NodeSet, Placement, Wire};
+use serried_actor::{Encoded, NodeSet, Placement, Wire};
 use serried_model::NodeId;
 use slab::Slab;
 
@@ -33,6 +33,9 @@ use crate::statistics::Statistics;
 const PATIENCE: u8 = 1;
 /// A writer with this many bytes does not yield.
 const FULL_FLUSH_BYTES: usize = 64 << 10;
+
+/// How much room is kept for encoding messages to several receivers.
+const SCRATCH_BYTES: usize = 1 << 20;
 
 /// Names a link for as long as it exists; a later link in the same place has another name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -140,7 +143,7 @@ pub struct Links {
     flushed: u64,
     generation: u64,
     closing: bool,
-    scratch: Vec<u8>,
+    scratch: Encoded,
     burden: Burden,
     /// What this endpoint has counted.
     pub counters: Statistics,
@@ -162,7 +165,7 @@ impl Links {
             flushed: 0,
             generation: 0,
             closing: false,
-            scratch: Vec::new(),
+            scratch: Encoded::default(),
             burden: Burden::default(),
             counters: Statistics::default(),
         }
@@ -290,7 +293,7 @@ impl Links {
 
     /// Sends a message, encoded right behind what else waits for its receiver.
     pub(crate) fn send(&mut self, sending: Sending, to: NodeId, message: &impl Wire) {
-        self.push(sending, to, |out| message.encode(out));
+        self.push(sending, to, |out| message.encode_into(out));
     }
 
     /// Sends a message to several replicas of a partition, encoded once.
@@ -305,15 +308,15 @@ impl Links {
             return;
         }
         let mut scratch = std::mem::take(&mut self.scratch);
-        scratch.clear();
-        message.encode(&mut scratch);
+        message.encode_into(&mut scratch);
         for member in members.members() {
             // A message from outside may have named a partition that can't exist.
             match replica(partition, member) {
-                Some(to) => self.push(sending, to, |out| out.extend_from_slice(&scratch)),
+                Some(to) => self.push(sending, to, |out| out.append(&scratch)),
                 None => self.counters.messages_dropped += 1,
             }
         }
+        scratch.clear(SCRATCH_BYTES);
         self.scratch = scratch;
     }
 
@@ -330,7 +333,7 @@ impl Links {
         self.push_to(slot, from, route, 0, |out| out.extend_from_slice(message));
     }
 
-    fn push(&mut self, sending: Sending, to: NodeId, encode: impl FnOnce(&mut Vec<u8>)) {
+    fn push(&mut self, sending: Sending, to: NodeId, encode: impl FnOnce(&mut Encoded)) {
         let Sending { from, keyspace, placement, after } = sending;
         if to.is_coordinator() {
             let slot = self.clients.get(&to).copied();
@@ -363,7 +366,7 @@ impl Links {
         from: NodeId,
         route: Route,
         after: u64,
-        encode: impl FnOnce(&mut Vec<u8>),
+        encode: impl FnOnce(&mut Encoded),
     ) {
         let Some(link) = slot.and_then(|slot| self.slots.get_mut(slot)) else {
             self.counters.messages_dropped += 1;
@@ -387,6 +390,7 @@ impl Links {
         let buffer = if holds { link.held_until(after) } else { &mut link.buffer };
         let before = buffer.len();
         let pushed = buffer.push_message(route, limit, |out| {
+            out.copy_values(internal);
             if internal {
                 out.extend_from_slice(&from.0.to_le_bytes());
             }

@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::time::Instant;
 
@@ -17,7 +17,7 @@ use crate::out_buffer::OutBuffer;
 /// How much is written at a time before it counts as a sign that the other end reads it.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// Writes what waits on `link`, everything at once, again and again until the link ends.
+/// Writes what waits on `link`, everything that has come meanwhile, again and again until the link ends.
 ///
 /// There are two buffers: one is filled while the other is written. Headers and checksums are made here, outside of the
 /// endpoint's lock.
@@ -51,14 +51,41 @@ pub(crate) async fn write_loop<S: Side>(
         match taken {
             None => ended = true,
             Some(Duration::ZERO) if line.is_empty() => {
-                write_in_pieces(&endpoint, link, &mut write, spare.finish()).await?;
+                write_buffer(&endpoint, link, &mut write, &mut spare).await?;
                 endpoint.lock().links.written(link, spare.len());
             }
-            Some(delay) => line.push(spare.finish(), Instant::now() + delay),
+            Some(delay) => line.push(&spare.copy_all(), Instant::now() + delay),
         }
         spare.clear();
     }
     write.shutdown().await
+}
+
+/// Writes what a buffer has, and notes each time the other end has taken a piece of it.
+async fn write_buffer<S: Side>(
+    endpoint: &Endpoint<S>,
+    link: LinkId,
+    write: &mut (impl AsyncWrite + Unpin),
+    buffer: &mut OutBuffer,
+) -> io::Result<()> {
+    let mut noted = 0;
+    loop {
+        let count = {
+            let pieces = buffer.unwritten();
+            if pieces.is_empty() {
+                return Ok(());
+            }
+            write.write_vectored(&pieces).await?
+        };
+        if count == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        buffer.wrote(count);
+        if buffer.written() - noted >= PIECE_BYTES {
+            noted = buffer.written();
+            endpoint.lock().links.progressed(link);
+        }
+    }
 }
 
 /// Writes `bytes`, and notes each time the other end has taken a piece of them.
@@ -132,7 +159,48 @@ impl DelayLine {
 
 #[cfg(test)]
 mod tests {
+    use serried_actor::{Random, Wire};
+    use serried_model::{NodeId, Value};
+    use tokio::io::AsyncReadExt;
+
     use super::*;
+    use crate::endpoint::tests::Bare;
+    use crate::out_buffer::Route;
+    use rand::SeedableRng;
+
+    /// The other end's buffer holds little, so that nearly all writes are cut short.
+    #[tokio::test]
+    async fn a_buffer_with_long_values_arrives_whole_through_a_narrow_connection() {
+        let random = Random::seed_from_u64(1);
+        let options = crate::options::TransportOptions::default();
+        let endpoint = Arc::new(Endpoint::new(NodeId(0), options, random, Bare));
+        let link = endpoint.lock().links.open(crate::links::LinkOptions {
+            end: crate::links::End::Core { member: 1, core: 0 },
+            route: false,
+            internal: false,
+            delay: Duration::ZERO,
+            frame_bytes: 1 << 20,
+            most_waiting_bytes: 1 << 20,
+        });
+        let fill = || {
+            let mut buffer = OutBuffer::default();
+            let route = Route { keyspace: 1, to: 2, from: 3 };
+            for length in [10, 2000, 70_000, 1500, 300] {
+                let message = vec![Value::from(vec![length as u8; length]); 3];
+                buffer.push_message(route, 1 << 20, |out| message.encode_into(out)).unwrap();
+            }
+            buffer
+        };
+        let (mut write, mut read) = tokio::io::duplex(777);
+        let mut buffer = fill();
+        let writing = write_buffer(&endpoint, link, &mut write, &mut buffer);
+        let (expected, mut arrived) = (fill().copy_all(), Vec::new());
+        let mut limited = (&mut read).take(expected.len() as u64);
+        let (written, read) = tokio::join!(writing, limited.read_to_end(&mut arrived));
+        written.unwrap();
+        assert_eq!(read.unwrap(), expected.len());
+        assert!(arrived == expected);
+    }
 
     #[test]
     fn flushes_leave_together_when_they_are_due_and_not_before() {

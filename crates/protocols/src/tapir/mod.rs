@@ -163,6 +163,7 @@ impl Protocol for Tapir {
     const GUARANTEE: Guarantee = Guarantee::Serializable;
     type Family = Transactions;
     const OFFERS: Offers = Offers { one_shots: false, past: true, modifies: false };
+    const FIRST_FORMAT: u32 = 4;
     type Message = Message;
     type Coordinator = Coordinator;
     type Replica = Replica;

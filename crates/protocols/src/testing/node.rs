@@ -43,11 +43,12 @@ impl Slot for usize {
     }
 }
 
-/// A store in memory that is behind if a test says so.
+/// A store in memory that is behind, or ends with the run, if a test says so.
 #[derive(Default)]
 pub(crate) struct TestStore {
     entries: MemoryStore,
     pub(crate) is_behind: bool,
+    pub(crate) ends_with_run: bool,
 }
 
 impl Store for TestStore {
@@ -61,6 +62,10 @@ impl Store for TestStore {
 
     fn is_behind(&self) -> bool {
         self.is_behind
+    }
+
+    fn ends_with_run(&self) -> bool {
+        self.ends_with_run
     }
 
     fn scan(&self, after: Option<&[u8]>, bytes: usize, each: &mut dyn FnMut(&[u8], &[u8])) -> bool {

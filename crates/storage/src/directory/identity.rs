@@ -14,12 +14,9 @@ use crate::keyspaces::{KeyspaceIdentity, KeyspaceRecord, Records};
 pub(super) const NAME: &str = "identity.toml";
 
 /// The format of the directory. A format that the release before can't read has the next number. In format 1,
-/// keyspaces had no generations. Up to format 2, stores had no marks (`marks.rs`). Up to format 3, the records of
-/// [`CHANGED_IN_4`] were others.
+/// keyspaces had no generations. Up to format 2, stores had no marks (`marks.rs`). Up to format 3, some
+/// protocols had other records ([`Identity::first_formats`]).
 pub(crate) const FORMAT: u32 = 4;
-
-/// The protocols whose records of an earlier format can't be read.
-const CHANGED_IN_4: [&str; 3] = ["morty", "mvtso", "tapir"];
 
 /// The node and the keyspaces that a directory belongs to.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -32,6 +29,8 @@ pub struct Identity {
     pub nodes: usize,
     /// The keyspaces of its configuration.
     pub keyspaces: Vec<KeyspaceIdentity>,
+    /// The first format of directories whose records a protocol can read, for each protocol that can't read all.
+    pub first_formats: BTreeMap<String, u32>,
 }
 
 /// The contents of the file.
@@ -127,11 +126,10 @@ pub(super) fn check(file: &Path, text: &str, wanted: &Identity) -> Result<Held, 
     }
     let format = contents.format;
     let is_old = |record: &&KeyspaceRecord| {
-        !record.dropped && CHANGED_IN_4.contains(&record.identity.protocol.as_str())
+        let first = wanted.first_formats.get(&record.identity.protocol);
+        !record.dropped && first.is_some_and(|first| format < *first)
     };
-    if format < 4
-        && let Some(KeyspaceRecord { identity, .. }) = records.0.iter().find(is_old)
-    {
+    if let Some(KeyspaceRecord { identity, .. }) = records.0.iter().find(is_old) {
         let KeyspaceIdentity { name, protocol, .. } = identity;
         return refused(format!(
             "keyspace `{name}` was written by an earlier release, whose records of `{protocol}` this \

@@ -21,7 +21,8 @@ fn keyspace(name: &str, protocol: &str, partitions: u16) -> KeyspaceIdentity {
 
 fn identity() -> Identity {
     let keyspaces = vec![keyspace("accounts", "morty", 4)];
-    Identity { cluster: "blue".to_string(), node: 1, nodes: 3, keyspaces }
+    let first_formats = BTreeMap::from([("morty".to_string(), FORMAT)]);
+    Identity { cluster: "blue".to_string(), node: 1, nodes: 3, keyspaces, first_formats }
 }
 
 /// The directory after settling, with the keyspaces of its configuration in their first generations.
@@ -347,4 +348,6 @@ fn records_that_can_not_be_read_any_more_are_refused() {
     let refused = DataDirectory::open(scratch.path(), &identity(), Start::Usual).unwrap_err();
     let refused = refused.to_string();
     assert!(refused.contains("`accounts`") && refused.contains("`morty`"), "{refused}");
+    let readable = Identity { first_formats: BTreeMap::new(), ..identity() };
+    drop(DataDirectory::open(scratch.path(), &readable, Start::Usual).unwrap());
 }

@@ -1,5 +1,6 @@
 //! Names that are on the disk before anything depends on them.
 
+use std::collections::BTreeMap;
 use std::fs;
 
 use super::log::{IDENTITY, open, segments, write};
@@ -34,8 +35,13 @@ fn all_folders_above_a_partition_have_durable_names() {
 fn a_data_directory_has_a_durable_name() {
     let scratch = Scratch::new();
     let path = scratch.path().join("serried").join("node-0");
-    let identity =
-        Identity { cluster: "blue".to_string(), node: 0, nodes: 3, keyspaces: Vec::new() };
+    let identity = Identity {
+        cluster: "blue".to_string(),
+        node: 0,
+        nodes: 3,
+        keyspaces: Vec::new(),
+        first_formats: BTreeMap::new(),
+    };
     for folders in [vec![scratch.path(), path.parent().unwrap()], vec![path.parent().unwrap()]] {
         take_synced();
         drop(DataDirectory::open(&path, &identity, Start::Usual).unwrap());

@@ -1,3 +1,5 @@
+use serried_model::Value;
+
 use super::*;
 
 const NODE: NodeId = NodeId(1);
@@ -41,6 +43,54 @@ fn messages_beyond_the_mark_are_dropped_until_the_writer_has_caught_up() {
     links.written(id, taken.len());
     links.send(sending(), NODE, &vec![7u8; 50]);
     assert_eq!((links.counters.messages_sent, links.counters.messages_dropped), (3, 9));
+}
+
+/// Three of them fill a link.
+fn long() -> Value {
+    Value::from(vec![7; 2000])
+}
+
+#[test]
+fn long_values_count_where_they_wait_and_for_a_flush_as_well() {
+    let mut links = Links::new();
+    let id = links.open(LinkOptions { frame_bytes: 3000, most_waiting_bytes: 5000, ..options() });
+    for after in [0, 1] {
+        for _ in 0..10 {
+            links.send(Sending { after, ..sending() }, NODE, &long());
+        }
+        let (held, ready) = links.waiting_bytes();
+        assert!((5000..7500).contains(&(held + ready)), "{held} {ready}");
+    }
+    assert_eq!((links.counters.messages_sent, links.counters.messages_dropped), (3, 17));
+    let taken = take(&mut links, id).unwrap();
+    links.written(id, taken.len());
+    assert_eq!(links.waiting_bytes(), (0, 0));
+    links.send(Sending { after: 1, ..sending() }, NODE, &long());
+    links.send(sending(), NODE, &long());
+    assert!(links.waiting_bytes().0 > 2000 && links.waiting_bytes().1 > 2000);
+    links.release(1);
+    let (held, ready) = links.waiting_bytes();
+    assert!(held == 0 && ready > 4000, "{held} {ready}");
+    let mut released = take(&mut links, id).unwrap();
+    assert_eq!((released.len(), released.copy_all().len()), (ready, ready));
+}
+
+#[test]
+fn what_goes_to_other_cores_and_to_other_nodes_at_once_is_copied_only_for_the_cores() {
+    let mut links = Links::new();
+    let frames = LinkOptions { frame_bytes: 3000, most_waiting_bytes: 5000, ..options() };
+    let inside = links.open(LinkOptions {
+        end: End::Core { member: 0, core: 0 },
+        internal: true,
+        ..frames.clone()
+    });
+    let outside = links.open(frames);
+    links.send(sending(), NODE, &long());
+    links.send(sending(), NodeId(0), &long());
+    let inside = take(&mut links, inside).unwrap();
+    let payloads: Vec<usize> = inside.payloads().map(<[u8]>::len).collect();
+    assert!(payloads.len() == 1 && payloads[0] > 2000);
+    assert!(take(&mut links, outside).unwrap().len() > 2000);
 }
 
 #[test]

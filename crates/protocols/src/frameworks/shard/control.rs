@@ -198,6 +198,11 @@ impl<'a> Desk<'a> {
         self.table.row(key, self.store)
     }
 
+    /// Has the processor fetch the rows of these keys from memory, together.
+    pub(super) fn prefetch(&self, keys: &[Key]) {
+        self.table.prefetch(keys);
+    }
+
     /// Whether the keyspace has procedures. Then what a transaction writes depends on what it has read.
     pub fn runs_calls(&self) -> bool {
         self.table.runs_calls()

@@ -110,6 +110,14 @@ impl Table {
         }
     }
 
+    /// Has the processor fetch the rows of these keys from memory, together.
+    pub(super) fn prefetch(&self, keys: &[Key]) {
+        self.cells.prefetch(keys.iter(), |cell| match cell {
+            Cell::Row(row) => row.prefetch(),
+            _ => 0,
+        });
+    }
+
     /// Which transactions are admitted.
     pub(super) fn window(&self) -> AdmissionWindow {
         self.window

@@ -354,13 +354,12 @@ impl KeyRecord {
             Some(known) => known.tag != id.tag,
             None => read.replied.write.version < id.version,
         };
-        let missed = (0..active.reads.len()).filter(|i| {
-            let read = &active.reads[*i];
-            read.reader > id.version && misses(read)
-        });
-        for i in missed.collect::<SmallVec<[usize; 4]>>() {
-            let reads = &self.active().reads;
-            let (reader, known) = (reads[i].reader, reads[i].replied.of(id.version));
+        for i in 0..active.reads.len() {
+            let read = &self.active().reads[i];
+            if read.reader <= id.version || !misses(read) {
+                continue;
+            }
+            let (reader, known) = (read.reader, read.replied.of(id.version));
             let Some(found) = self.find_with(reader, id, effect) else { continue };
             let instead_of = known.filter(|known| known.tag > id.tag);
             self.active().reads[i].replied = found.source.clone();

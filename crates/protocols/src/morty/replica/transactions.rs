@@ -583,8 +583,9 @@ impl Undecided {
 
 /// Those of an execution's sources that have these indices, which ascend.
 fn among(contents: &Contents, indices: &Sources) -> impl Iterator<Item = (u32, WriteId)> {
+    let end = indices.last().map_or(0, |last| last + 1);
     let mut indices = indices.iter().copied().peekable();
-    (0..).zip(contents.sources()).filter(move |(i, _)| indices.next_if_eq(i).is_some())
+    (0..end).zip(contents.sources()).filter(move |(i, _)| indices.next_if_eq(i).is_some())
 }
 
 /// Withdraws the transaction's uncommitted writes in those `places` that `contents` does not write. Returns whether the

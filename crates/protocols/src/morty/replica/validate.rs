@@ -176,8 +176,10 @@ impl Validation<'_> {
             let sources = (first..).zip(read.found.writes());
             let mut invalid = None;
             if let Some(misses) = &mut misses {
-                let missed = self.state.keys.settled_at(place).missed_by(version, &read.found);
-                misses.extend(missed.map(|missed| (i, missed)));
+                let record = self.state.keys.settled_at(place);
+                if let Some(missed) = record.missed_by(version, &read.found) {
+                    misses.push((i, missed));
+                }
                 if self.may_have_forgotten(&read.found) {
                     (forgotten, invalid) = (true, Some(read.found.write));
                     unknown.get_or_insert_with(|| read.key.clone());

@@ -5,6 +5,7 @@ mod forged;
 mod forgetting;
 mod gaps;
 mod inquired;
+mod kept;
 mod missing;
 mod trio;
 mod waiting;

@@ -18,12 +18,21 @@ impl<C: Control> Trio<C> {
 
     /// The same with a mistake.
     pub(super) fn mutated(mutation: Mutated<Mutation>) -> Trio<C> {
+        Trio::started(mutation, |_| {})
+    }
+
+    /// The same with a change of the replicas before they start.
+    pub(super) fn started(
+        mutation: Mutated<Mutation>,
+        change: impl FnOnce(&mut testing::Net<Replica<C>>),
+    ) -> Trio<C> {
         let group = Group::new(3, Duration::from_millis(1)).with_partitions(2);
         let settings = Settings::default();
         let replica = |id| Replica::new(id, group.clone(), &settings, mutation);
         let mut trio = Trio(testing::Net::new(1, 3, replica));
         trio.now = 1;
         trio.set_clock_us(NOW_US + 1);
+        change(&mut trio);
         trio.start();
         trio.pass(Duration::from_secs(3));
         assert_eq!(trio.leader(), 0);
