@@ -4,7 +4,7 @@ use core::fmt::Debug;
 
 use serried_model::{Family, Guarantee, NodeId, TxnId, Value};
 
-use crate::{Context, Group, Settings, Standing, Store, Wire};
+use crate::{Contention, Context, Group, Settings, Standing, Store, Wire};
 
 /// A pure state machine that handles one event at a time.
 ///
@@ -117,6 +117,8 @@ pub trait Protocol: 'static {
     /// Otherwise a transaction may not see what another one wrote that ended shortly before. All else holds whatever clocks
     /// show.
     const RELIES_ON_CLOCKS: bool = false;
+    /// What it does with hot keys. `None` if nothing is known of that: then no advice names it.
+    const CONTENTION: Option<Contention> = None;
     /// The messages that its actors exchange.
     type Message: Wire;
     /// The client side.

@@ -16,6 +16,7 @@ mod costs;
 mod data;
 mod demo;
 mod faults;
+mod hot;
 mod judge;
 mod live;
 mod load;

@@ -59,7 +59,7 @@ pub(crate) struct Sim {
     pub(crate) geo: String,
     /// How many replicas there are
     #[arg(long, default_value_t = 3)]
-    replicas: usize,
+    pub(crate) replicas: usize,
     /// How many partitions the keyspace has, each with --replicas replicas
     #[arg(long, default_value_t = 1, value_parser = partitions())]
     partitions: u16,
@@ -67,7 +67,7 @@ pub(crate) struct Sim {
     #[arg(long, default_value_t = 20, value_parser = number(1..=MOST_CORES))]
     cores: usize,
     #[command(flatten)]
-    costs: CostArguments,
+    pub(crate) costs: CostArguments,
     /// By how much clocks are off at most, in milliseconds
     #[arg(long, default_value_t = 0.5, value_parser = number(0.0..=MOST_SKEW_MS))]
     skew_ms: f64,

@@ -205,7 +205,7 @@ pub use record::Record;
 pub use replica::Replica;
 
 use crate::Mutated;
-use serried_actor::{Group, Protocol, Settings};
+use serried_actor::{Contention, Group, Protocol, Settings, Turns};
 use serried_model::transactions::Offers;
 use serried_model::{Guarantee, NodeId, Transactions};
 #[cfg(doc)]
@@ -332,6 +332,8 @@ impl Protocol for Morty {
     const GUARANTEE: Guarantee = Guarantee::Serializable;
     type Family = Transactions;
     const OFFERS: Offers = Offers { one_shots: false, past: true, modifies: true };
+    const CONTENTION: Option<Contention> =
+        Some(Contention { turns: Turns::Always, merges: true, ..Contention::ALIKE });
     type Message = Message;
     type Coordinator = Coordinator;
     type Replica = Replica;

@@ -47,6 +47,9 @@ pub(crate) struct TransactionArguments {
     /// writing them
     #[arg(long)]
     modify: bool,
+    /// For counter: read with `get` what will be written, and not with `get_for_update`
+    #[arg(long, conflicts_with = "modify")]
+    plain_reads: bool,
     /// For retwis and tpcc: read one key after the other, as with systems that can't read several at once
     #[arg(long)]
     sequential: bool,
@@ -79,7 +82,7 @@ impl Wing for Transactions {
     const RECORDED: &'static str = r#"transactions, whose f is "txn""#;
 
     fn workload(arguments: &WorkloadArguments) -> anyhow::Result<Arc<dyn Workload>> {
-        let TransactionArguments { dependent, modify, sequential, warehouses, small } =
+        let TransactionArguments { dependent, modify, plain_reads, sequential, warehouses, small } =
             arguments.of_family.transactions;
         let parameters = Parameters {
             keys: arguments.keys.or((arguments.workload == "retwis").then_some(1_000_000)),
@@ -89,6 +92,7 @@ impl Wing for Transactions {
             writes: arguments.writes,
             dependent,
             modify,
+            plain_reads,
             sequential,
             warehouses,
             scale: if small { Scale::SMALL } else { Scale::FULL },
