@@ -25,7 +25,7 @@ pub struct Contention {
     pub replications: f64,
     /// Whether modifications of one key commit side by side, as long as nobody looks at their results.
     pub merges: bool,
-    /// The work of a transaction that reads a key and writes it, without conflicts, of all participants.
+    /// The work of a transaction that reads a contended key and writes it, of all participants.
     pub update_events: f64,
     /// The work of a modification that is merged with others, of all participants.
     pub modify_events: f64,
@@ -40,7 +40,7 @@ impl Contention {
         at_leader: false,
         replications: 0.0,
         merges: false,
-        update_events: 8.0,
+        update_events: 12.0,
         modify_events: 4.0,
         serial_events: 0.5,
     };
@@ -51,7 +51,7 @@ impl Contention {
         at_leader: true,
         replications: 1.0,
         merges: false,
-        update_events: 9.0,
+        update_events: 12.0,
         modify_events: 6.5,
         serial_events: 2.8,
     };

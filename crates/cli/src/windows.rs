@@ -55,6 +55,10 @@ const MOST_HOTTEST: usize = 1000;
 /// written most during --warm-up. For a part of a second after that it shows their windows, the bound that
 /// follows, the throughput that they achieve, and which transactions held them.
 ///
+/// If a key is hot, it also says what would help: an operation on the value in place of a read and a write,
+/// reading for update, another protocol, or several keys in place of one. For each it estimates by which factor the
+/// throughput changes.
+///
 /// On a running cluster it watches the nearest node; the other nodes do nothing for it. With --sim it
 /// watches a simulation and takes the options of `serried sim`. It makes a run for each protocol and number
 /// of clients.

@@ -81,6 +81,9 @@ pub struct Watched {
     pub committed: u64,
     /// How many attempts of transactions its partitions aborted meanwhile.
     pub aborted: u64,
+    /// How many transactions committed while it counted writes to choose the keys. It sends nothing then, so this is what
+    /// commits when it is not watched.
+    pub committed_before: u64,
     /// What its wall clock showed when its clock was at 0, in microseconds since the Unix epoch.
     pub clock_began_us: u64,
 }
@@ -204,6 +207,7 @@ impl Watching {
             forgotten: 0,
             committed: 0,
             aborted: 0,
+            committed_before: 0,
             clock_began_us: 0,
         };
         let mut early = std::mem::take(&mut self.early).into_iter();
@@ -224,6 +228,7 @@ impl Watching {
                     watched.forgotten += recorded.forgotten;
                     watched.committed += recorded.committed;
                     watched.aborted += recorded.aborted;
+                    watched.committed_before += recorded.committed_before;
                     let began_us = recorded.until_us.saturating_sub(recorded.until_ns / 1000);
                     watched.clock_began_us = watched.clock_began_us.max(began_us);
                     ended += 1;

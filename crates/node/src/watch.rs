@@ -121,6 +121,8 @@ pub(crate) struct Watch {
     forgotten: u64,
     /// How many transactions committed, and how many attempts were aborted, while it recorded.
     ended: (u64, u64),
+    /// How many committed before that.
+    committed_before: u64,
 }
 
 enum Stage {
@@ -164,6 +166,7 @@ impl Watch {
             sent: 0,
             forgotten: 0,
             ended: (0, 0),
+            committed_before: 0,
         }
     }
 
@@ -174,6 +177,7 @@ impl Watch {
         for what in observations.drain(..) {
             match &what {
                 Observation::Committed { .. } if records => self.ended.0 += 1,
+                Observation::Committed { .. } => self.committed_before += 1,
                 Observation::Aborted { .. } if records => self.ended.1 += 1,
                 _ => {}
             }
@@ -231,6 +235,7 @@ impl Watch {
             until_us: wall.as_micros() as u64,
             committed,
             aborted,
+            committed_before: self.committed_before,
         };
         self.reply(WatchReply::Ended(recorded), links);
     }

@@ -75,6 +75,21 @@ pub struct KeyWindows {
     pub windows: Vec<Window>,
 }
 
+impl KeyWindows {
+    /// The same without single windows, if everything had happened more often by a factor.
+    #[must_use]
+    pub fn times(&self, factor: f64) -> KeyWindows {
+        KeyWindows {
+            key: self.key.clone(),
+            writes_per_s: self.writes_per_s * factor,
+            achieved_per_s: self.achieved_per_s * factor,
+            read_only_per_s: self.read_only_per_s * factor,
+            windows: Vec::new(),
+            ..*self
+        }
+    }
+}
+
 /// The mean length of windows, and the bound that follows from it.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Mean {

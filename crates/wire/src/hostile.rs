@@ -99,6 +99,7 @@ pub fn example_frames() -> Vec<Vec<u8>> {
         until_us: 1 << 50,
         committed: 5,
         aborted: 1,
+        committed_before: 3,
     });
     let others = [
         frame(Kind::Welcome, encode(&Welcome::example())),

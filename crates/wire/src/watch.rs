@@ -54,4 +54,6 @@ pub struct Recorded {
     pub committed: u64,
     /// How many attempts of transactions were aborted in it.
     pub aborted: u64,
+    /// How many transactions committed while keys were counted, when nothing was sent.
+    pub committed_before: u64,
 }
