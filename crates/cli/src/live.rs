@@ -84,7 +84,7 @@ pub(crate) fn run(windows: &Windows, address: &str) -> anyhow::Result<Ended> {
             ..setting(protocol)
         };
         measure(&mut setting, (client, address), &keys).await;
-        // Recording takes its time: on a busy machine less commits than without it. What was counted before is the truth.
+        // On a busy machine less commits while it records. What was counted before is the truth.
         let unwatched = committed_before / windows.sim.load.warm_up.max(1e-9);
         let faster = match named.is_empty() && unwatched > 0.0 {
             true => (unwatched / setting.committed_per_s.max(1e-9)).max(1.0),
@@ -166,7 +166,7 @@ async fn measure(setting: &mut Setting, (client, address): (&Client, &str), keys
             true => std::thread::available_parallelism().ok().map(|cores| cores.get() as f64),
             false => Some(statuses.iter().map(|status| f64::from(status.cores)).sum()),
         };
-    // Little's law, for the transactions whose keys are watched. The others are as fast as transactions that never wait.
+    // Little's law. Transactions whose keys are not watched are taken to last as long as the others.
     let timed = keys.iter().filter_map(|key| Some((key.achieved_per_s, key.latency_ms?)));
     let (per_s, weighed) =
         timed.fold((0.0, 0.0), |(sum, weighed), (per_s, ms)| (sum + per_s, weighed + per_s * ms));

@@ -7,7 +7,7 @@
 //! | What | Where it comes from |
 //! |---|---|
 //! | clients | their number, or transactions in progress at a time (throughput times latency) |
-//! | a key's service time | its mean window if transactions wait for the key, otherwise the [path](Trips) of the window |
+//! | a key's service time | its mean window if transactions wait for it, otherwise the [path](Trips) of a window |
 //! | a key's demand | its service time, times the share of transactions that read it and write it |
 //! | delay | the path of a transaction without waiting, or what explains the measured throughput |
 //! | limit | cores, divided by the work of a transaction |
@@ -30,7 +30,7 @@ const MOST_READ: f64 = 0.6;
 const MOST_PARTS: u32 = 8;
 /// A split is into so many keys that more would bring less than this factor.
 const ENOUGH: f64 = 1.1;
-/// Locks and queues help where transactions change fewer hot keys than this: otherwise they wait for each other in circles.
+/// Locks and queues help where transactions change fewer hot keys than this. Otherwise they wait in circles.
 const MOST_TOGETHER: f64 = 1.5;
 /// By how much each other hot key that a transaction changes lengthens a window: it runs again when either changes.
 const EACH_OTHER: f64 = 0.3;
@@ -372,7 +372,7 @@ impl Measured<'_> {
             // What else they read takes as long as before.
             return network;
         }
-        // Those that change the key need no round trip for reading it. It is the only one of those that do nothing else.
+        // Those that change the key need no round trip for reading it.
         let spared_ms = paths.update_ms() - paths.modify_ms() - paths.window_ms();
         network.delay_s = (network.delay_s - share * spared_ms.max(0.0) / 1e3).max(0.0);
         network.delay_s = network.delay_s.max(share * paths.modify_ms() / 1e3);
@@ -430,8 +430,8 @@ impl Measured<'_> {
         network
     }
 
-    /// How many of the keys that it only reads are written by others while an average transaction runs. Each time it checks
-    /// its reads again.
+    /// How many of the keys that it only reads are written by others while an average transaction runs. Each time it
+    /// checks its reads again.
     fn overtaken(&self, network: &Network) -> f64 {
         let (now_per_s, clients) = (self.setting.committed_per_s.max(1e-9), self.setting.clients);
         let per_s = network.throughput(clients);
@@ -463,7 +463,7 @@ impl Measured<'_> {
 mod tests {
     use super::*;
 
-    /// A key that `changes` transactions per second read and write, that others write without reading, and that others read.
+    /// A key that `changes` transactions per second read and write. Others write it without reading, or only read it.
     fn key(changes: f64, blind: f64, readers: f64) -> KeyWindows {
         KeyWindows {
             key: "k".into(),

@@ -61,8 +61,8 @@ pub struct KeyWindows {
     pub together: f64,
     /// The share of transactions that read and write this key which write every other key that they read, too.
     pub closed: f64,
-    /// How long a transaction that reads and writes the key takes on average from the time in its version to its commit, in
-    /// milliseconds of the clocks of clients and of the observer. `None` if that one's is not known.
+    /// How long a transaction that reads and writes the key takes on average from the time in its version to its commit,
+    /// in milliseconds of the clocks of clients and of the observer. `None` if that one's is not known.
     pub latency_ms: Option<f64>,
     /// The serialization windows of transactions that had read the key.
     pub serialization: Option<Mean>,

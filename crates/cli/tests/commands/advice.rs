@@ -1,4 +1,4 @@
-//! Advice on hot keys is held to the truth: what `serried windows` expects of a remedy is compared with a simulation of it.
+//! Advice on hot keys is held to the truth: each remedy is simulated, and compared with what `serried windows` expects.
 
 use serde_json::Value;
 
