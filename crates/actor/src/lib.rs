@@ -15,6 +15,7 @@
 
 #![deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod contention;
 mod context;
 mod effect;
 mod encoded;
@@ -29,6 +30,7 @@ mod store;
 mod time;
 mod wire;
 
+pub use contention::{Contention, Turns};
 pub use context::{Context, Durable, Random, Work};
 pub use effect::Effect;
 pub use encoded::{Encoded, Mark, Place};

@@ -35,7 +35,7 @@ pub enum Observation {
         /// The keys that it has written.
         writes: Vec<Key>,
     },
-    /// This replica has learned that the transaction does not commit under this version.
+    /// This replica has learned, or decided, that the transaction does not commit under this version.
     Aborted {
         /// The transaction.
         version: Version,

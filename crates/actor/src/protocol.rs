@@ -4,7 +4,7 @@ use core::fmt::Debug;
 
 use serried_model::{Family, Guarantee, NodeId, TxnId, Value};
 
-use crate::{Context, Group, Settings, Standing, Store, Wire};
+use crate::{Contention, Context, Group, Settings, Standing, Store, Wire};
 
 /// A pure state machine that handles one event at a time.
 ///
@@ -120,6 +120,8 @@ pub trait Protocol: 'static {
     /// The first format of data directories whose records it can read: what `format` was in a directory's
     /// `identity.toml` when its records took their present form. Nodes refuse earlier data by name.
     const FIRST_FORMAT: u32 = 1;
+    /// What it does with hot keys. `None` if nothing is known of that: then no advice names it.
+    const CONTENTION: Option<Contention> = None;
     /// The messages that its actors exchange.
     type Message: Wire;
     /// The client side.

@@ -4,14 +4,16 @@ use std::ops::Range;
 use std::time::Duration;
 
 use serde::Serialize;
-use serried::{Database, WatchOptions, Watched};
+use serried::{Client, Database, Durability, WatchOptions, Watched};
 use serried_actor::Timestamp;
 use serried_model::Key;
-use serried_windows::{Collector, KeyWindows, analyse};
+use serried_reproduce::Costs;
+use serried_windows::{Collector, Diagnosis, KeyWindows, Setting, Trips, analyse, diagnose};
 
 use crate::Ended;
+use crate::hot::{alike, setting};
 use crate::progress::Progress;
-use crate::windows::{LEAST_MARGIN, MARGIN_ROUND_TRIPS, MOST_EVENTS, Shown, Windows};
+use crate::windows::{CONSIDERED, LEAST_MARGIN, MARGIN_ROUND_TRIPS, MOST_EVENTS, Shown, Windows};
 
 /// What a node has shown.
 #[derive(Serialize)]
@@ -26,6 +28,12 @@ struct Seen<'a> {
     until_ns: u64,
     /// How many events were dropped for lack of memory: if there are any, windows are missing.
     forgotten: u64,
+    /// Committed transactions per second, attempts for each, and how many are in progress at a time.
+    committed_per_s: f64,
+    attempts_per_txn: f64,
+    in_progress: f64,
+    /// What would help the keys, in their order.
+    advice: Vec<Diagnosis>,
     keys: Vec<KeyWindows>,
 }
 
@@ -39,7 +47,7 @@ pub(crate) fn run(windows: &Windows, address: &str) -> anyhow::Result<Ended> {
         let named: Vec<Key> = windows.keys.iter().map(|key| Key::from(key.as_str())).collect();
         let options = WatchOptions {
             keys: named.clone(),
-            hottest: u16::try_from(windows.hottest).unwrap_or(u16::MAX),
+            hottest: u16::try_from(windows.hottest.max(CONSIDERED)).unwrap_or(u16::MAX),
             count: Duration::from_secs_f64(windows.sim.load.warm_up),
             record: windows.span + margin * 2,
         };
@@ -54,7 +62,11 @@ pub(crate) fn run(windows: &Windows, address: &str) -> anyhow::Result<Ended> {
         let shown = from..(from + windows.span).min(recorded.end).max(from);
         let (node, forgotten, nothing) =
             (watched.node, watched.forgotten, watched.observed.is_empty());
-        let keys = analysed(watched, named, windows.hottest, shown.clone());
+        let recorded_s = recorded.end.since(recorded.start).as_secs_f64();
+        let (committed, aborted) = (watched.committed as f64, watched.aborted as f64);
+        let committed_before = watched.committed_before as f64;
+        let hottest = windows.hottest.max(CONSIDERED);
+        let mut keys = analysed(watched, named.clone(), hottest, shown.clone());
         let keyspaces = database.keyspaces();
         let keyspace = keyspaces.iter().find(|found| found.name == windows.keyspace);
         let protocol = keyspace.map_or("", |found| &*found.protocol);
@@ -66,7 +78,30 @@ pub(crate) fn run(windows: &Windows, address: &str) -> anyhow::Result<Ended> {
                 if windows.keys.is_empty() { "anything" } else { "these keys" },
             );
         }
+        let mut setting = Setting {
+            committed_per_s: committed / recorded_s.max(1e-9),
+            attempts: (committed + aborted) / committed.max(1.0),
+            ..setting(protocol)
+        };
+        measure(&mut setting, (client, address), &keys).await;
+        // On a busy machine less commits while it records. What was counted before is the truth.
+        let unwatched = committed_before / windows.sim.load.warm_up.max(1e-9);
+        let faster = match named.is_empty() && unwatched > 0.0 {
+            true => (unwatched / setting.committed_per_s.max(1e-9)).max(1.0),
+            false => 1.0,
+        };
+        setting.committed_per_s *= faster;
+        let considered: Vec<KeyWindows> = keys.iter().map(|key| key.times(faster)).collect();
+        let mut advice = diagnose(&considered, &setting);
+        if named.is_empty() {
+            keys.truncate(windows.hottest);
+            advice.truncate(windows.hottest);
+        }
         let seen = Seen {
+            committed_per_s: setting.committed_per_s,
+            attempts_per_txn: setting.attempts,
+            in_progress: setting.clients,
+            advice,
             cluster: client.cluster(),
             keyspace: &windows.keyspace,
             protocol,
@@ -82,7 +117,7 @@ pub(crate) fn run(windows: &Windows, address: &str) -> anyhow::Result<Ended> {
             seen.cluster,
             windows.span.as_secs_f64() * 1e3,
         );
-        let shown = Shown { keys: &seen.keys, shown, forgotten, title };
+        let shown = Shown { keys: &seen.keys, advice: &seen.advice, shown, forgotten, title };
         windows.show(&shown, &seen, windows.svg.as_deref())?;
         database.close().await;
         Ok(Ended::Well)
@@ -98,6 +133,7 @@ fn analysed(
     shown: Range<Timestamp>,
 ) -> Vec<KeyWindows> {
     let mut collector = Collector::new(MOST_EVENTS);
+    collector.set_clock(watched.clock_began_us);
     if named.is_empty() {
         watched.observed.iter().for_each(|observed| collector.observe(observed.clone()));
         collector.choose_hottest(hottest);
@@ -106,4 +142,37 @@ fn analysed(
     }
     watched.observed.into_iter().for_each(|observed| collector.observe(observed));
     analyse(&collector.finish(), shown)
+}
+
+/// How many clients there are taken to be at least, if attempts abort so often that many of them pause.
+const HIDDEN_CLIENTS: f64 = 64.0;
+const MANY_ATTEMPTS: f64 = 1.3;
+
+/// How long a flush takes where commits wait for it, in milliseconds: a usual disk.
+const FLUSH_MS: f64 = 0.2;
+
+/// Fills in the distances, the processors, and how many transactions are in progress at a time.
+async fn measure(setting: &mut Setting, (client, address): (&Client, &str), keys: &[KeyWindows]) {
+    let statuses: Vec<_> = client.node_statuses().await.into_iter().flatten().collect();
+    let flushes = statuses.iter().any(|status| status.durability == Durability::Sync);
+    setting.trips = Trips {
+        flush_ms: if flushes { FLUSH_MS } else { 0.0 },
+        event_ms: Costs::default().replica.event_ns as f64 / 1e6,
+        ..alike(client.longest_round_trip().as_secs_f64() * 1e3)
+    };
+    setting.cores =
+        match ["//127.", "//localhost", "//[::1]"].iter().any(|host| address.contains(host)) {
+            // Nodes and clients share the cores of this machine.
+            true => std::thread::available_parallelism().ok().map(|cores| cores.get() as f64),
+            false => Some(statuses.iter().map(|status| f64::from(status.cores)).sum()),
+        };
+    // Little's law. Transactions whose keys are not watched are taken to last as long as the others.
+    let timed = keys.iter().filter_map(|key| Some((key.achieved_per_s, key.latency_ms?)));
+    let (per_s, weighed) =
+        timed.fold((0.0, 0.0), |(sum, weighed), (per_s, ms)| (sum + per_s, weighed + per_s * ms));
+    let latency_ms = if per_s > 0.0 { weighed / per_s } else { 1.0 };
+    let clients = setting.committed_per_s * latency_ms / 1e3;
+    // Where attempts abort, most clients pause before the next one, and nobody sees them.
+    let hidden = if setting.attempts > MANY_ATTEMPTS { HIDDEN_CLIENTS } else { 1.0 };
+    setting.clients = clients.max(hidden);
 }

@@ -17,6 +17,7 @@ mod costs;
 mod data;
 mod demo;
 mod faults;
+mod hot;
 mod judge;
 mod live;
 mod load;

@@ -65,7 +65,7 @@ pub(crate) struct Sim {
     pub(crate) geo: String,
     /// How many replicas there are
     #[arg(long, default_value_t = 3)]
-    replicas: usize,
+    pub(crate) replicas: usize,
     /// How many partitions the keyspace has, each with --replicas replicas
     #[arg(long, default_value_t = 1, value_parser = partitions())]
     partitions: u16,

@@ -9,13 +9,16 @@ use anyhow::Context;
 use clap::{Arg, Args};
 use serde::Serialize;
 use serried_actor::{Observation, Observed, Protocol, Timestamp};
-use serried_model::{Geography, NodeId, Transactions, Version};
+use serried_model::{Geography, NodeId, Transactions};
 use serried_protocols::Visitor;
-use serried_session::Footprint;
 use serried_sim::Cluster;
-use serried_windows::{Collector, KeyWindows, analyse, text, timeline};
+use serried_windows::{
+    Collector, Diagnosis, KeyWindows, Setting, analyse, diagnose, text, timeline,
+};
+use serried_workload::Witnessed;
 
 use crate::Ended;
+use crate::hot::{setting, simulated_trips};
 use crate::live;
 use crate::load::Load;
 use crate::misuse::{number, time};
@@ -37,6 +40,9 @@ pub(crate) const MOST_EVENTS: usize = 1 << 20;
 pub(crate) const MARGIN_ROUND_TRIPS: u32 = 6;
 pub(crate) const LEAST_MARGIN: Duration = Duration::from_millis(250);
 
+/// How many keys are considered for advice, whether they are shown or not.
+pub(crate) const CONSIDERED: usize = 16;
+
 /// The most keys to show.
 const MOST_HOTTEST: usize = 1000;
 
@@ -48,6 +54,10 @@ const MOST_HOTTEST: usize = 1000;
 /// length is the most such transactions that can commit per second. The command finds the keys that are
 /// written most during --warm-up. For a part of a second after that it shows their windows, the bound that
 /// follows, the throughput that they achieve, and which transactions held them.
+///
+/// If a key is hot, it also says what would help: an operation on the value in place of a read and a write,
+/// reading for update, another protocol, or several keys in place of one. For each it estimates by which factor the
+/// throughput changes.
 ///
 /// On a running cluster it watches the nearest node; the other nodes do nothing for it. With --sim it
 /// watches a simulation and takes the options of `serried sim`. It makes a run for each protocol and number
@@ -104,6 +114,7 @@ fn for_either(argument: Arg) -> Arg {
 /// What is shown of a cluster or of a simulation.
 pub(crate) struct Shown<'a> {
     pub(crate) keys: &'a [KeyWindows],
+    pub(crate) advice: &'a [Diagnosis],
     pub(crate) shown: Range<Timestamp>,
     pub(crate) forgotten: u64,
     /// What was watched.
@@ -124,6 +135,11 @@ struct Seen {
     until_ns: u64,
     /// How many events were dropped for lack of memory: if there are any, windows are missing.
     forgotten: u64,
+    /// Committed transactions per second, and attempts for each.
+    committed_per_s: f64,
+    attempts_per_txn: f64,
+    /// What would help the keys, in their order.
+    advice: Vec<Diagnosis>,
     keys: Vec<KeyWindows>,
 }
 
@@ -175,7 +191,13 @@ impl Windows {
             seen.seed
         );
         let shown = from..Timestamp(seen.until_ns);
-        let shown = Shown { keys: &seen.keys, shown, forgotten: seen.forgotten, title };
+        let shown = Shown {
+            keys: &seen.keys,
+            advice: &seen.advice,
+            shown,
+            forgotten: seen.forgotten,
+            title,
+        };
         self.show(&shown, seen, svg.as_deref())
     }
 
@@ -198,7 +220,7 @@ impl Windows {
         if seen.forgotten > 0 {
             println!("{} events were forgotten: windows are missing\n", seen.forgotten);
         }
-        print!("{}", text(seen.keys, seen.shown.start.0, self.list));
+        print!("{}", text(seen.keys, seen.advice, seen.shown.start.0, self.list));
         Ok(())
     }
 }
@@ -215,6 +237,8 @@ struct Run<'a> {
 struct Collectors {
     replicas: Arc<Mutex<Collector>>,
     clients: Arc<Mutex<Collector>>,
+    /// When each transaction ended, and how many attempts it took.
+    ended: Arc<Mutex<Vec<(Timestamp, u32)>>>,
 }
 
 fn lock(collector: &Mutex<Collector>) -> MutexGuard<'_, Collector> {
@@ -224,7 +248,7 @@ fn lock(collector: &Mutex<Collector>) -> MutexGuard<'_, Collector> {
 impl Collectors {
     fn new() -> Collectors {
         let collector = || Arc::new(Mutex::new(Collector::new(MOST_EVENTS)));
-        Collectors { replicas: collector(), clients: collector() }
+        Collectors { replicas: collector(), clients: collector(), ended: Arc::default() }
     }
 
     /// A replica has said something.
@@ -234,7 +258,9 @@ impl Collectors {
 
     /// A transaction has committed, as its client knows. What it wrote became visible a message's
     /// delay after `written_at`, at the earliest, and the windows are as long as if it had been then.
-    fn client(&self, at: Timestamp, kind: &'static str, version: Version, footprint: &Footprint) {
+    fn client(&self, witnessed: Witnessed<'_>) {
+        let Witnessed { ended: at, kind, version, attempts, footprint, .. } = witnessed;
+        self.ended.lock().expect("nobody panics while observing").push((at, attempts));
         lock(&self.replicas).name(version, kind);
         let mut collector = lock(&self.clients);
         collector.name(version, kind);
@@ -269,8 +295,8 @@ impl Visitor<Transactions> for Run<'_> {
             Timestamp(0),
         );
         let witness = collectors.clone();
-        let load = load.with_witness(Box::new(move |at, kind, version, footprint| {
-            witness.client(at, kind, version, footprint);
+        let load = load.with_witness(Box::new(move |witnessed| {
+            witness.client(witnessed);
         }));
         let watcher = collectors.clone();
         cluster.watch(Box::new(move |at, node, what| watcher.replica(at, node, what)));
@@ -295,7 +321,7 @@ impl Visitor<Transactions> for Run<'_> {
         progress.say(format!("{protocol}, {clients} clients: warming up"));
         cluster.run_until(chosen);
         for collector in [&collectors.replicas, &collectors.clients] {
-            lock(collector).choose_hottest(windows.hottest);
+            lock(collector).choose_hottest(windows.hottest.max(CONSIDERED));
         }
         progress.say(format!("{protocol}, {clients} clients: watching"));
         cluster.run_until(until + margin);
@@ -307,7 +333,27 @@ impl Visitor<Transactions> for Run<'_> {
         };
         let collector = std::mem::replace(&mut *lock(collector), Collector::new(1));
         let recording = collector.finish();
+        let mut keys = analyse(&recording, from..until);
+        // What clients took is known from the beginning of the recording on.
+        let ended = collectors.ended.lock().expect("nobody panics while observing");
+        let within = ended.iter().filter(|(at, _)| (from..until).contains(at));
+        let (committed, attempts) =
+            within.fold((0, 0), |(count, sum), (_, attempts)| (count + 1, sum + attempts));
+        let setting = Setting {
+            clients: clients as f64,
+            committed_per_s: f64::from(committed) / windows.span.as_secs_f64(),
+            attempts: f64::from(attempts) / f64::from(committed.max(1)),
+            trips: simulated_trips(&geography, sim, clients)?,
+            cores: None,
+            ..setting(protocol)
+        };
+        let mut advice = diagnose(&keys, &setting);
+        keys.truncate(windows.hottest);
+        advice.truncate(windows.hottest);
         Ok(Seen {
+            committed_per_s: setting.committed_per_s,
+            attempts_per_txn: setting.attempts,
+            advice,
             protocol: protocol.to_string(),
             workload: name,
             clients,
@@ -316,7 +362,7 @@ impl Visitor<Transactions> for Run<'_> {
             from_ns: from.0,
             until_ns: until.0,
             forgotten: recording.forgotten,
-            keys: analyse(&recording, from..until),
+            keys,
         })
     }
 }

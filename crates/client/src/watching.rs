@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serried_actor::Observed;
 use serried_model::{Key, NodeId};
-use serried_wire::{Endpoint, Kind, Recorded, WatchReply, WatchRequest, encode};
+use serried_wire::{Endpoint, Kind, WatchReply, WatchRequest, encode};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -77,6 +77,15 @@ pub struct Watched {
     pub observed: Vec<Observed>,
     /// How many observations it has forgotten because there was no room. If there are any, windows are missing.
     pub forgotten: u64,
+    /// How many transactions committed meanwhile at its partitions, whatever their keys.
+    pub committed: u64,
+    /// How many attempts of transactions its partitions aborted meanwhile.
+    pub aborted: u64,
+    /// How many transactions committed while it counted writes to choose the keys. It sends nothing then, so this is what
+    /// commits when it is not watched.
+    pub committed_before: u64,
+    /// What its wall clock showed when its clock was at 0, in microseconds since the Unix epoch.
+    pub clock_began_us: u64,
 }
 
 /// A node that is being watched, until this is dropped.
@@ -190,8 +199,17 @@ impl Watching {
     pub async fn finish(mut self) -> Result<Watched, WatchError> {
         let until = Instant::now() + self.options.count + self.options.record + END_TIMEOUT;
         let node = self.node;
-        let mut watched =
-            Watched { node, from_ns: 0, until_ns: u64::MAX, observed: Vec::new(), forgotten: 0 };
+        let mut watched = Watched {
+            node,
+            from_ns: 0,
+            until_ns: u64::MAX,
+            observed: Vec::new(),
+            forgotten: 0,
+            committed: 0,
+            aborted: 0,
+            committed_before: 0,
+            clock_began_us: 0,
+        };
         let mut early = std::mem::take(&mut self.early).into_iter();
         let mut ended = 0;
         while ended < self.requests.len() {
@@ -204,10 +222,15 @@ impl Watching {
             };
             match reply {
                 WatchReply::Observed(observed) => watched.observed.extend(observed),
-                WatchReply::Ended(Recorded { from_ns, until_ns, forgotten }) => {
-                    watched.from_ns = watched.from_ns.max(from_ns);
-                    watched.until_ns = watched.until_ns.min(until_ns);
-                    watched.forgotten += forgotten;
+                WatchReply::Ended(recorded) => {
+                    watched.from_ns = watched.from_ns.max(recorded.from_ns);
+                    watched.until_ns = watched.until_ns.min(recorded.until_ns);
+                    watched.forgotten += recorded.forgotten;
+                    watched.committed += recorded.committed;
+                    watched.aborted += recorded.aborted;
+                    watched.committed_before += recorded.committed_before;
+                    let began_us = recorded.until_us.saturating_sub(recorded.until_ns / 1000);
+                    watched.clock_began_us = watched.clock_began_us.max(began_us);
                     ended += 1;
                 }
                 WatchReply::Began | WatchReply::Refused(_) => {}

@@ -43,6 +43,12 @@ impl Guarantee {
         Guarantee::ALL.into_iter().find(|guarantee| guarantee.name() == name)
     }
 
+    /// Whether what holds of transactions with this guarantee includes all that holds of those with `other`.
+    pub fn includes(self, other: Guarantee) -> bool {
+        use Guarantee::{Nothing, Serializable, StrictSerializable};
+        self == other || self == StrictSerializable && other == Serializable || other == Nothing
+    }
+
     /// Its name in configurations and on the command line.
     pub fn name(self) -> &'static str {
         match self {

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serried_actor::{Observation, Observed, Timestamp};
 use serried_model::{Key, NodeId};
@@ -119,6 +119,10 @@ pub(crate) struct Watch {
     chunk_bytes: usize,
     sent: usize,
     forgotten: u64,
+    /// How many transactions committed, and how many attempts were aborted, while it recorded.
+    ended: (u64, u64),
+    /// How many committed before that.
+    committed_before: u64,
 }
 
 enum Stage {
@@ -161,13 +165,22 @@ impl Watch {
             chunk_bytes: 0,
             sent: 0,
             forgotten: 0,
+            ended: (0, 0),
+            committed_before: 0,
         }
     }
 
     /// Takes what was observed in an event.
     pub(crate) fn take(&mut self, node: NodeId, now: Timestamp, links: &mut Links) {
         let mut observations = std::mem::take(&mut self.observations);
+        let records = matches!(self.stage, Stage::Recording { .. });
         for what in observations.drain(..) {
+            match &what {
+                Observation::Committed { .. } if records => self.ended.0 += 1,
+                Observation::Committed { .. } => self.committed_before += 1,
+                Observation::Aborted { .. } if records => self.ended.1 += 1,
+                _ => {}
+            }
             match &mut self.stage {
                 Stage::Counting { hottest, .. } => {
                     if let Observation::Committed { writes, .. } = &what {
@@ -213,8 +226,17 @@ impl Watch {
             Stage::Counting { .. } => now,
             Stage::Recording { from, .. } => *from,
         };
-        let forgotten = self.forgotten;
-        let recorded = Recorded { from_ns: from.0, until_ns: now.0, forgotten };
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let (committed, aborted) = self.ended;
+        let recorded = Recorded {
+            from_ns: from.0,
+            until_ns: now.0,
+            forgotten: self.forgotten,
+            until_us: wall.as_micros() as u64,
+            committed,
+            aborted,
+            committed_before: self.committed_before,
+        };
         self.reply(WatchReply::Ended(recorded), links);
     }
 
@@ -227,7 +249,10 @@ impl Watch {
 fn concerns(what: &Observation, keys: &BTreeSet<Key>) -> bool {
     match what {
         Observation::Written { key, .. } | Observation::Read { key, .. } => keys.contains(key),
-        Observation::Committed { writes, .. } => writes.iter().any(|key| keys.contains(key)),
+        Observation::Committed { reads, writes, .. } => {
+            let mut touched = reads.iter().map(|(key, _)| key).chain(writes);
+            touched.any(|key| keys.contains(key))
+        }
         Observation::Aborted { .. } => false,
     }
 }

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use serried_actor::Protocol;
+use serried_actor::{Contention, Protocol};
 use serried_model::{Family, FamilyName, Guarantee, Registers, Snapshots, Transactions};
 use serried_procedures::Procedures;
 
@@ -25,7 +25,7 @@ pub trait Registered: Family {
 }
 
 /// What the registry knows of a protocol.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ProtocolInfo {
     /// Its name.
     pub name: &'static str,
@@ -39,6 +39,8 @@ pub struct ProtocolInfo {
     pub has_leaders: bool,
     /// See [`Protocol::FIRST_FORMAT`].
     pub first_format: u32,
+    /// What it does with hot keys, if that is known.
+    pub contention: Option<Contention>,
 }
 
 /// Lists the protocols of each family.
@@ -51,6 +53,7 @@ macro_rules! registry {
             family: $family::NAME,
             has_leaders: <$protocol>::HAS_LEADERS,
             first_format: <$protocol>::FIRST_FORMAT,
+            contention: <$protocol>::CONTENTION,
         }),*),*];
 
         $(impl Registered for $family {

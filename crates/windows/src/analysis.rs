@@ -1,7 +1,7 @@
 //! Computes windows from a recording: Definitions A.3.1 and A.3.2 of 001, which extend those of 000 §2 to transactions
 //! that write a key without reading it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use serde::Serialize;
@@ -54,6 +54,16 @@ pub struct KeyWindows {
     pub writes_per_s: f64,
     /// Those of them that had read the key, per second. This is the rate that the windows bound.
     pub achieved_per_s: f64,
+    /// Committed transactions that read the key without writing it, per second.
+    pub read_only_per_s: f64,
+    /// How many of the recorded keys a transaction that reads and writes this one reads and writes on average, this one
+    /// included.
+    pub together: f64,
+    /// The share of transactions that read and write this key which write every other key that they read, too.
+    pub closed: f64,
+    /// How long a transaction that reads and writes the key takes on average from the time in its version to its commit,
+    /// in milliseconds of the clocks of clients and of the observer. `None` if that one's is not known.
+    pub latency_ms: Option<f64>,
     /// The serialization windows of transactions that had read the key.
     pub serialization: Option<Mean>,
     /// Their validity windows.
@@ -63,6 +73,21 @@ pub struct KeyWindows {
     pub until_told_ms: Option<f64>,
     /// All windows, in the order of versions.
     pub windows: Vec<Window>,
+}
+
+impl KeyWindows {
+    /// The same without single windows, if everything had happened more often by a factor.
+    #[must_use]
+    pub fn times(&self, factor: f64) -> KeyWindows {
+        KeyWindows {
+            key: self.key.clone(),
+            writes_per_s: self.writes_per_s * factor,
+            achieved_per_s: self.achieved_per_s * factor,
+            read_only_per_s: self.read_only_per_s * factor,
+            windows: Vec::new(),
+            ..*self
+        }
+    }
 }
 
 /// The mean length of windows, and the bound that follows from it.
@@ -87,6 +112,9 @@ struct Write {
     version: Version,
     read: Option<Version>,
     kind: String,
+    /// How many of the recorded keys it has read and written.
+    together: u32,
+    closed: bool,
     /// `w_i(x_i)`.
     written: Option<Timestamp>,
     /// `c_i`.
@@ -136,7 +164,44 @@ fn of_key(recording: &Recording, key: usize, period: &Range<Timestamp>) -> KeyWi
         });
     }
     windows.reverse();
-    sum_up(recording.keys[key].to_string(), windows, period)
+    let seconds = period.end.since(period.start).as_secs_f64();
+    let changes =
+        writes.iter().filter(|write| write.read.is_some() && period.contains(&write.committed));
+    let (mut count, mut together, mut closed) = (0, 0, 0);
+    for write in changes.clone() {
+        (count, together, closed) =
+            (count + 1, together + write.together, closed + u32::from(write.closed));
+    }
+    let share = |part: u32| if count > 0 { f64::from(part) / f64::from(count) } else { 1.0 };
+    let latency_ms = recording.clock_began_us.filter(|_| count > 0).map(|began_us| {
+        let latency_ms = |write: &Write| {
+            let committed_us = began_us as f64 + write.committed.0 as f64 / 1e3;
+            (committed_us - write.version.timestamp_us as f64).max(0.0) / 1e3
+        };
+        changes.map(latency_ms).sum::<f64>() / f64::from(count)
+    });
+    KeyWindows {
+        read_only_per_s: read_only(recording, key, period) as f64 / seconds,
+        together: share(together),
+        closed: share(closed),
+        latency_ms,
+        ..sum_up(recording.keys[key].to_string(), windows, period)
+    }
+}
+
+/// How many transactions that committed within `period` read the key without writing it.
+fn read_only(recording: &Recording, key: usize, period: &Range<Timestamp>) -> usize {
+    let mut found = BTreeSet::new();
+    for Event { at, what } in &recording.events {
+        if let What::Committed { version, reads, writes, .. } = what
+            && period.contains(at)
+            && reads.iter().any(|(of, _)| *of == key)
+            && !writes.contains(&key)
+        {
+            found.insert(*version);
+        }
+    }
+    found.len()
 }
 
 fn interval(begun: Option<Timestamp>, end: Timestamp) -> Option<Interval> {
@@ -185,7 +250,7 @@ fn committed(
 ) -> Vec<Write> {
     let mut writes: BTreeMap<Version, Write> = BTreeMap::new();
     for Event { at, what } in &recording.events {
-        let What::Committed { version, reads, writes: keys, all } = what else { continue };
+        let What::Committed { version, reads, writes: keys, all, closed } = what else { continue };
         if !keys.contains(&key) {
             continue;
         }
@@ -196,6 +261,9 @@ fn committed(
                 Some(kind) => (*kind).to_string(),
                 None => format!("{} read, {} written", all.0, all.1),
             },
+            together: keys.iter().filter(|key| reads.iter().any(|(of, _)| of == *key)).count()
+                as u32,
+            closed: *closed,
             written: written.get(version).map(|(_, at)| *at),
             committed: *at,
         });
@@ -239,6 +307,10 @@ fn sum_up(key: String, windows: Vec<Window>, period: &Range<Timestamp>) -> KeyWi
         key,
         writes_per_s: achieved.clone().count() as f64 / seconds,
         achieved_per_s: achieved.filter(|window| window.reads).count() as f64 / seconds,
+        read_only_per_s: 0.0,
+        together: 1.0,
+        closed: 1.0,
+        latency_ms: None,
         serialization: mean(of(|window| window.serialization)),
         validity: mean(of(|window| window.validity)),
         until_told_ms: match waits.len() {

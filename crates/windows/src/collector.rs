@@ -21,6 +21,7 @@ pub struct Collector {
     most_events: usize,
     forgotten: u64,
     heard: u64,
+    clock_began_us: Option<u64>,
     /// The kinds of transactions, as far as they were reported.
     kinds: BTreeMap<Version, &'static str>,
 }
@@ -50,6 +51,8 @@ pub(crate) enum What {
         reads: Vec<(usize, Version)>,
         writes: Vec<usize>,
         all: (u32, u32),
+        /// Whether it has written every key that it has read.
+        closed: bool,
     },
 }
 
@@ -59,6 +62,7 @@ pub struct Recording {
     pub(crate) keys: Vec<Key>,
     pub(crate) events: VecDeque<Event>,
     pub(crate) kinds: BTreeMap<Version, &'static str>,
+    pub(crate) clock_began_us: Option<u64>,
     /// How many events were forgotten because there was no room. If there are any, windows are missing.
     pub forgotten: u64,
 }
@@ -73,6 +77,7 @@ impl Collector {
             most_events,
             forgotten: 0,
             heard: 0,
+            clock_began_us: None,
             kinds: BTreeMap::new(),
         }
     }
@@ -88,14 +93,19 @@ impl Collector {
         self.chosen = Some(keys.into_iter().filter(|key| seen.insert(key.clone())).collect());
     }
 
-    /// How many observations were received.
+    /// The observer's wall clock showed this when its clock was at 0, in microseconds since the Unix epoch.
+    pub fn set_clock(&mut self, began_us: u64) {
+        self.clock_began_us = Some(began_us);
+    }
+
+    /// How many observations of writes were received.
     pub fn heard(&self) -> u64 {
         self.heard
     }
 
     /// Adds an observation.
     pub fn observe(&mut self, Observed { at_ns, what, .. }: Observed) {
-        self.heard += 1;
+        self.heard += u64::from(matches!(what, Observation::Written { .. }));
         let Some(chosen) = &self.chosen else {
             if let Observation::Committed { writes, .. } = &what {
                 writes.iter().for_each(|key| self.hottest.count(key));
@@ -112,10 +122,12 @@ impl Collector {
             }
             Observation::Committed { version, reads, writes } => {
                 let all = (reads.len() as u32, writes.len() as u32);
+                let closed = reads.iter().all(|(key, _)| writes.contains(key));
                 let writes: Vec<usize> = writes.iter().filter_map(number).collect();
                 let reads = reads.iter().filter_map(|(key, found)| Some((number(key)?, *found)));
-                let reads = reads.collect();
-                (!writes.is_empty()).then_some(What::Committed { version, reads, writes, all })
+                let reads: Vec<(usize, Version)> = reads.collect();
+                let concerns = !writes.is_empty() || !reads.is_empty();
+                concerns.then_some(What::Committed { version, reads, writes, all, closed })
             }
             Observation::Aborted { .. } => None,
         };
@@ -143,6 +155,7 @@ impl Collector {
             keys: self.chosen.unwrap_or_default(),
             events: self.events,
             kinds: self.kinds,
+            clock_began_us: self.clock_began_us,
             forgotten: self.forgotten,
         }
     }

@@ -13,12 +13,15 @@
 //! A node sends [`Observed`](serried_actor::Observed) to its watchers. Times are compared without correction, so they
 //! must all be from one clock. In a real cluster, watch only one of its replicas. In a simulation, watch all.
 
+mod advice;
 mod analysis;
 mod collector;
 mod hottest;
+mod queueing;
 mod report;
 mod timeline;
 
+pub use advice::{Advice, Candidate, Diagnosis, Limit, Remedy, Setting, Trips, diagnose};
 pub use analysis::{Interval, KeyWindows, Mean, Window, analyse};
 pub use collector::{Collector, Recording};
 pub use hottest::Hottest;

@@ -2,13 +2,13 @@
 
 use std::fmt::Write;
 
-use crate::{Interval, KeyWindows, Mean, Window};
+use crate::{Advice, Diagnosis, Interval, KeyWindows, Limit, Mean, Remedy, Window};
 
-/// The keys with the summary of their windows, and the first `listed` windows of each. Times are relative to
-/// `origin_ns`.
-pub fn text(keys: &[KeyWindows], origin_ns: u64, listed: usize) -> String {
+/// The keys with the summary of their windows, what would help each, and the first `listed` windows of each. Times are
+/// relative to `origin_ns`.
+pub fn text(keys: &[KeyWindows], diagnoses: &[Diagnosis], origin_ns: u64, listed: usize) -> String {
     let mut text = String::new();
-    for key in keys {
+    for (number, key) in keys.iter().enumerate() {
         let _ = writeln!(
             text,
             "key {}: {:.0} writes per second, {:.0} of them after a read",
@@ -21,6 +21,9 @@ pub fn text(keys: &[KeyWindows], origin_ns: u64, listed: usize) -> String {
                 text,
                 "  of a serialization window {until:.3} ms pass until the next writer is told what it reads"
             );
+        }
+        if let Some(diagnosis) = diagnoses.get(number) {
+            advise(&mut text, diagnosis);
         }
         if listed > 0 && !key.windows.is_empty() {
             let _ = writeln!(
@@ -38,6 +41,53 @@ pub fn text(keys: &[KeyWindows], origin_ns: u64, listed: usize) -> String {
         text.push('\n');
     }
     text
+}
+
+fn advise(text: &mut String, diagnosis: &Diagnosis) {
+    let busy = diagnosis.utilisation * 100.0;
+    let _ = match (diagnosis.hot, diagnosis.advice.is_empty()) {
+        (false, _) => writeln!(
+            text,
+            "  not hot: windows leave room for {:.0} % more",
+            (1.0 / diagnosis.utilisation.max(1e-3) - 1.0) * 100.0
+        ),
+        (true, true) => {
+            writeln!(
+                text,
+                "  hot: windows fill {busy:.0} % of the time; what would help can't be estimated"
+            )
+        }
+        (true, false) => writeln!(
+            text,
+            "  hot: windows fill {busy:.0} % of the time. If clients stay as many, all transactions together become faster by"
+        ),
+    };
+    for Advice { remedy, factor, expected_per_s, limit } in &diagnosis.advice {
+        let what = match remedy {
+            Remedy::Modify => {
+                "`tx.modify` in place of a read and a write, here and at keys like it, \
+                               if the program does not look at what it reads"
+                    .to_string()
+            }
+            Remedy::GetForUpdate => "`tx.get_for_update` in place of `tx.get`".to_string(),
+            Remedy::Protocol { protocol, for_update: false } => format!("protocol `{protocol}`"),
+            Remedy::Protocol { protocol, for_update: true } => {
+                format!("protocol `{protocol}`, with `tx.get_for_update` in place of `tx.get`")
+            }
+            Remedy::Split { keys } => {
+                format!("{keys} keys in place of this one, of which a transaction changes one")
+            }
+        };
+        let limit = match limit {
+            Limit::Clients => "clients, which wait for their own transactions",
+            Limit::Keys => "windows",
+            Limit::Processors => "processors",
+        };
+        let _ = writeln!(
+            text,
+            "    {factor:.1} times: {what} ({expected_per_s:.0} per second, then limited by {limit})"
+        );
+    }
 }
 
 fn mean(text: &mut String, what: &str, mean: Option<Mean>) {

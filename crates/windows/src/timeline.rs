@@ -151,6 +151,10 @@ mod tests {
         };
         let key = KeyWindows {
             key: "a&b".to_string(),
+            read_only_per_s: 0.0,
+            together: 1.0,
+            closed: 1.0,
+            latency_ms: None,
             writes_per_s: 3.0,
             achieved_per_s: 2.0,
             serialization: None,

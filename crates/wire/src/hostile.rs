@@ -116,7 +116,15 @@ pub fn example_frames() -> Vec<Vec<u8>> {
         count: Duration::from_secs(1),
         record: Duration::from_secs(2),
     };
-    let recorded = WatchReply::Ended(Recorded { from_ns: 1, until_ns: 1 << 60, forgotten: 0 });
+    let recorded = WatchReply::Ended(Recorded {
+        from_ns: 1,
+        until_ns: 1 << 60,
+        forgotten: 0,
+        until_us: 1 << 50,
+        committed: 5,
+        aborted: 1,
+        committed_before: 3,
+    });
     let asked = ReportRequest {
         recording: 3,
         keyspace: 7,

@@ -48,4 +48,12 @@ pub struct Recorded {
     pub until_ns: u64,
     /// How many observations were not sent because there was no room.
     pub forgotten: u64,
+    /// What its wall clock showed at the end, in microseconds since the Unix epoch.
+    pub until_us: u64,
+    /// How many transactions committed in it, whatever their keys.
+    pub committed: u64,
+    /// How many attempts of transactions were aborted in it.
+    pub aborted: u64,
+    /// How many transactions committed while keys were counted, when nothing was sent.
+    pub committed_before: u64,
 }

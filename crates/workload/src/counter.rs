@@ -16,12 +16,17 @@ use crate::workload::{Parameters, Plan, Run, Workload};
 pub struct Counter {
     counters: u64,
     modify: bool,
+    plain_reads: bool,
 }
 
 impl Counter {
     /// By default one counter.
     pub fn new(parameters: &Parameters) -> Counter {
-        Counter { counters: parameters.keys.unwrap_or(1).max(1), modify: parameters.modify }
+        Counter {
+            counters: parameters.keys.unwrap_or(1).max(1),
+            modify: parameters.modify,
+            plain_reads: parameters.plain_reads,
+        }
     }
 }
 
@@ -52,7 +57,10 @@ impl Workload for Counter {
                     false => Ok(Vec::new()),
                 };
             }
-            let old = transaction.get_for_update(number::key(key, 8)).await?;
+            let old = match self.plain_reads {
+                true => transaction.get(number::key(key, 8)).await?,
+                false => transaction.get_for_update(number::key(key, 8)).await?,
+            };
             let count = old.as_ref().map_or(0, number::number);
             transaction.put(number::key(key, 8), number::value(count + 1, 8));
             Ok(if record { fill(plan, &[old], number::number) } else { Vec::new() })

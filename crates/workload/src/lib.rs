@@ -38,7 +38,7 @@ pub use inspection::{Inspection, InspectionError, inspect};
 pub use list_append::ListAppend;
 pub use measurement::{
     Arrival, ArrivalReport, Failure, KindReport, Measurement, Part, Report, Results, Window,
-    Witness,
+    Witness, Witnessed,
 };
 pub use one_shot::{F1, OneShotCalls, Tao, YcsbTransactions};
 pub use open_loop::OpenLoop;

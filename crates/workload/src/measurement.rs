@@ -40,8 +40,25 @@ impl Window {
     }
 }
 
-/// Receives committed transactions: the time, the kind, the version, and what they read and wrote.
-pub type Witness = Box<dyn Fn(Timestamp, &'static str, Version, &Footprint) + Send + Sync>;
+/// A committed transaction, as its client knows it.
+#[derive(Clone, Copy, Debug)]
+pub struct Witnessed<'a> {
+    /// When its first attempt began.
+    pub begun: Timestamp,
+    /// When its client learned that it has committed.
+    pub ended: Timestamp,
+    /// Its kind.
+    pub kind: &'static str,
+    /// Its version.
+    pub version: Version,
+    /// How many attempts it took.
+    pub attempts: u32,
+    /// What it read and wrote.
+    pub footprint: &'a Footprint,
+}
+
+/// Receives committed transactions.
+pub type Witness = Box<dyn Fn(Witnessed<'_>) + Send + Sync>;
 
 /// An error of an operation. Each family has its own.
 pub trait Failure: core::fmt::Display {
@@ -303,7 +320,8 @@ impl Measurement {
         result: &Result<(Committed<T>, Footprint), TransactionError>,
     ) {
         if let (Some(witness), Ok((committed, footprint))) = (&self.witness, result) {
-            witness(ended, kind, committed.version, footprint);
+            let (version, attempts) = (committed.version, committed.attempts);
+            witness(Witnessed { begun, ended, kind, version, attempts, footprint });
         }
         let counts = &mut *self.lock();
         let measured = counts.window.contains(ended);

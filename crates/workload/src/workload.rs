@@ -216,6 +216,8 @@ pub struct Parameters {
     /// Whether operations on values ([`Transaction::modify`]) take the place of reads and writes. For `counter`, `list-append`,
     /// and `retwis` if it is dependent. Numbers are then decimal text.
     pub modify: bool,
+    /// Whether what will be written is read without saying so ([`Transaction::get`]). For `counter`.
+    pub plain_reads: bool,
     /// Whether a transaction reads one key after the other, and not several at once. For `retwis` and `tpcc`.
     pub sequential: bool,
     /// How many warehouses there are, from 1 to 65535; 100 if `None`. For `tpcc`.
@@ -234,6 +236,7 @@ impl Default for Parameters {
             writes: None,
             dependent: false,
             modify: false,
+            plain_reads: false,
             sequential: false,
             warehouses: None,
             scale: Scale::FULL,

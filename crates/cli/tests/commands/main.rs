@@ -1,5 +1,6 @@
 //! The commands as scripts and people meet them: output, errors and exit codes.
 
+mod advice;
 mod arguments;
 mod compare;
 mod histories;

@@ -205,7 +205,7 @@ pub use record::Record;
 pub use replica::Replica;
 
 use crate::Mutated;
-use serried_actor::{Group, Protocol, Settings};
+use serried_actor::{Contention, Group, Protocol, Settings, Turns};
 use serried_model::transactions::Offers;
 use serried_model::{Guarantee, NodeId, Transactions};
 #[cfg(doc)]
@@ -333,6 +333,8 @@ impl Protocol for Morty {
     type Family = Transactions;
     const OFFERS: Offers = Offers { one_shots: false, past: true, modifies: true };
     const FIRST_FORMAT: u32 = 4;
+    const CONTENTION: Option<Contention> =
+        Some(Contention { turns: Turns::Always, merges: true, ..Contention::ALIKE });
     type Message = Message;
     type Coordinator = Coordinator;
     type Replica = Replica;

@@ -8,7 +8,7 @@
 //! - Replicas do not vote provisionally. Provisional votes help transactions that are re-executed, and cost those that
 //!   are not: with them MVTSO commits about half as much on a contended workload.
 
-use serried_actor::{Group, Protocol, Settings};
+use serried_actor::{Contention, Group, Protocol, Settings};
 use serried_model::transactions::Offers;
 use serried_model::{Guarantee, NodeId, Transactions};
 
@@ -37,6 +37,7 @@ impl Protocol for Mvtso {
     type Family = Transactions;
     const OFFERS: Offers = Offers { one_shots: false, past: true, modifies: true };
     const FIRST_FORMAT: u32 = 4;
+    const CONTENTION: Option<Contention> = Some(Contention { merges: true, ..Contention::ALIKE });
     type Message = Message;
     type Coordinator = Coordinator;
     type Replica = Replica;

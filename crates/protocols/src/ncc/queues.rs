@@ -4,6 +4,7 @@ use core::fmt;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use serried_actor::{Contention, Turns};
 use serried_model::{Guarantee, Key, Modification, Modify, Value, Version};
 use serried_parts::Map;
 use smallvec::SmallVec;
@@ -429,6 +430,8 @@ impl<const READ_ONLY: bool> Control for Queues<READ_ONLY> {
     const ROUNDS: Rounds = Rounds::Combined;
     const READS_COMMITTED: bool = false;
     const RELEASES_EARLY: bool = true;
+    const CONTENTION: Option<Contention> =
+        Some(Contention { turns: Turns::ForUpdate, merges: true, ..Contention::LED });
     const SNAPSHOTS: Snapshots = if READ_ONLY { Snapshots::OfKnown } else { Snapshots::Never };
 
     fn new(mutation: Mutated<Mutation>) -> Self {

@@ -3,6 +3,7 @@
 use core::fmt;
 use std::sync::Arc;
 
+use serried_actor::{Contention, Turns};
 use serried_model::{Guarantee, Key, Modification, Value, Version};
 use serried_parts::{LockMode, LockTable, Map};
 use smallvec::SmallVec;
@@ -439,6 +440,10 @@ impl<const WAITS: bool> Control for Locking<WAITS> {
     const GUARANTEE: Guarantee = Guarantee::StrictSerializable;
     const ROUNDS: Rounds = if WAITS { Rounds::ExecuteFirst } else { Rounds::Combined };
     const RELEASES_EARLY: bool = true;
+    const CONTENTION: Option<Contention> = Some(match WAITS {
+        true => Contention { turns: Turns::ForUpdate, ..Contention::LED },
+        false => Contention { merges: true, ..Contention::LED },
+    });
 
     fn new(mutation: Mutated<Mutation>) -> Self {
         let (locks, txns, placed) = Default::default();

@@ -48,6 +48,9 @@ pub(crate) struct TransactionArguments {
     /// writing them
     #[arg(long)]
     modify: bool,
+    /// For counter: read with `get` what will be written, and not with `get_for_update`
+    #[arg(long, conflicts_with = "modify")]
+    plain_reads: bool,
     /// For retwis and tpcc: read one key after the other, as with systems that can't read several at once
     #[arg(long)]
     sequential: bool,
@@ -83,7 +86,7 @@ impl Wing for Transactions {
         if let Some(replay) = arguments.trace.workload()? {
             return Ok(replay);
         }
-        let TransactionArguments { dependent, modify, sequential, warehouses, small } =
+        let TransactionArguments { dependent, modify, plain_reads, sequential, warehouses, small } =
             arguments.of_family.transactions;
         let parameters = Parameters {
             keys: arguments.keys.or((arguments.workload == "retwis").then_some(1_000_000)),
@@ -93,6 +96,7 @@ impl Wing for Transactions {
             writes: arguments.writes,
             dependent,
             modify,
+            plain_reads,
             sequential,
             warehouses,
             scale: if small { Scale::SMALL } else { Scale::FULL },

@@ -4,7 +4,7 @@
 use core::fmt::Debug;
 use std::sync::Arc;
 
-use serried_actor::{ClockInterval, Store};
+use serried_actor::{ClockInterval, Contention, Store};
 use serried_model::{Guarantee, Key, Version};
 
 use super::Mutation;
@@ -97,8 +97,10 @@ pub trait Control: Debug + Send + Sized + 'static {
     /// What comes of it is later in the log, and lost if that is. A transaction of a single shard ends when its part is final.
     const RELEASES_EARLY: bool = false;
     /// Whether nobody reads what a transaction writes before its end has its place in the log. Then each replica that is
-    /// watched reports what commits, when it applies that ([`serried_actor::Observation`]).
+    /// watched also reports that as written which commits, when it applies that ([`serried_actor::Observation`]).
     const READS_COMMITTED: bool = true;
+    /// See [`serried_actor::Protocol::CONTENTION`].
+    const CONTENTION: Option<Contention> = None;
 
     /// Creates the control of a new leader. `mutation` is the only deliberate mistake in it.
     fn new(mutation: Mutated<Mutation>) -> Self;

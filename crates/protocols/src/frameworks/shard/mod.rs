@@ -171,7 +171,7 @@ pub use verdict::{Verdict, verdict};
 use crate::Mutated;
 use core::marker::PhantomData;
 
-use serried_actor::{Group, Protocol, Settings};
+use serried_actor::{Contention, Group, Protocol, Settings};
 use serried_model::transactions::Offers;
 use serried_model::{Guarantee, NodeId, Transactions};
 use serried_procedures::Procedures;
@@ -240,6 +240,7 @@ impl<C: Control> Protocol for Sharded<C> {
     const OFFERS: Offers = offers::<C>();
     const HAS_LEADERS: bool = true;
     const RELIES_ON_CLOCKS: bool = C::GROUPS_DECIDE;
+    const CONTENTION: Option<Contention> = C::CONTENTION;
     type Message = Message;
     type Coordinator = Coordinator<C>;
     type Replica = Replica<C>;

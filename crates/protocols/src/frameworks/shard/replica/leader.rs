@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use serried_actor::Timestamp;
+use serried_actor::{Observation, Timestamp};
 use serried_model::{Key, NodeId, Version};
 
 use super::super::Mutation;
@@ -473,6 +473,7 @@ impl<C: Control> Leader<C> {
         common: &mut Common,
         cx: &mut Cx<'_, C>,
     ) {
+        cx.observe(|| Observation::Aborted { version: txn });
         let standing = self.open.get(&txn).map(|open| open.standing);
         if standing.is_some_and(|standing| standing != Standing::Executing) {
             // No client knows that it is ready, but a later leader may find its part.

@@ -108,7 +108,7 @@ impl Common {
         self.clock(cx).earliest_us > us
     }
 
-    /// Reports how a prepared transaction ends, before its end is applied. Nobody could read its writes before that.
+    /// Reports how a prepared transaction ends, before its end is applied.
     fn observe_end<C: Control>(
         &mut self,
         (txn, decision): (Version, Decision),
@@ -126,7 +126,8 @@ impl Common {
             reads.extend(item.read.map(|read| (key.clone(), read.version())));
             writes.extend(item.write.map(|_| key.clone()));
         }
-        for key in &writes {
+        // Otherwise they were read earlier, when nobody kept a record of it.
+        for key in writes.iter().filter(|_| C::READS_COMMITTED) {
             cx.observe(|| Observation::Written { key: key.clone(), version, revision: 0 });
         }
         cx.observe(|| Observation::Committed { version, reads, writes });
@@ -331,8 +332,7 @@ impl<C: Control> StateMachine<super::Replica<C>> for Shard<C> {
         if let Some(part) = entry.and_then(Entry::part) {
             cx.charge(part.items.len());
         }
-        if C::READS_COMMITTED
-            && cx.is_observed()
+        if cx.is_observed()
             && let Some(Entry::Decide { txn, decision, keys }) = entry
         {
             self.common.observe_end((*txn, *decision), keys, cx);
