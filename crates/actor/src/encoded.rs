@@ -283,7 +283,7 @@ mod tests {
         moved.append_all(&mut again);
         long(1).encode_into(&mut again);
         moved.append_all(&mut again);
-        assert!(again.is_empty() && again.len() == 0);
+        assert!(again.is_empty());
         let mut both = Vec::new();
         ((long(2), 5u8), long(1)).encode(&mut both);
         assert_eq!((whole(&moved), moved.len(), moved.references()), (both.clone(), both.len(), 2));

@@ -82,7 +82,7 @@ fn what_goes_to_other_cores_and_to_other_nodes_at_once_is_copied_only_for_the_co
     let inside = links.open(LinkOptions {
         end: End::Core { member: 0, core: 0 },
         internal: true,
-        ..frames.clone()
+        ..frames
     });
     let outside = links.open(frames);
     links.send(sending(), NODE, &long());
