@@ -85,9 +85,10 @@ pub(crate) struct Sim {
     flush_us: u64,
     #[command(flatten)]
     pub(crate) costs: CostArguments,
-    /// By how much clocks are off at most, in milliseconds
-    #[arg(long, default_value_t = 0.5, value_parser = number(0.0..=MOST_SKEW_MS))]
-    skew_ms: f64,
+    /// By how much clocks are off at most, in milliseconds [default: 0.5, and 0 with --shared-cores, as one machine has one
+    /// clock]
+    #[arg(long, value_parser = number(0.0..=MOST_SKEW_MS))]
+    skew_ms: Option<f64>,
     /// By which share of a link's delay a message may be late
     #[arg(long, default_value_t = 0.01, value_parser = partial_share)]
     jitter: f64,
@@ -139,7 +140,7 @@ impl Sim {
                 reordering: self.reordering,
                 extra_delay: geography.longest_round_trip(0) / 2,
             },
-            clocks: Clocks { skew: Duration::from_secs_f64(self.skew_ms / 1e3), drift_ppm: 0 },
+            clocks: Clocks { skew: self.skew(), drift_ppm: 0 },
             replica_cores: self.cores,
             one_machine: self.one_machine()?,
             disk: self.disk(),
@@ -150,6 +151,12 @@ impl Sim {
             limits: W::limits(workload),
             ..Configuration::default()
         })
+    }
+
+    /// By how much clocks are off at most.
+    fn skew(&self) -> Duration {
+        let usual_ms = if self.shared_cores.is_some() { 0.0 } else { 0.5 };
+        Duration::from_secs_f64(self.skew_ms.unwrap_or(usual_ms) / 1e3)
     }
 
     /// The machine that all nodes share, if they do.

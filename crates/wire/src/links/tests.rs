@@ -79,11 +79,8 @@ fn long_values_count_where_they_wait_and_for_a_flush_as_well() {
 fn what_goes_to_other_cores_and_to_other_nodes_at_once_is_copied_only_for_the_cores() {
     let mut links = Links::new();
     let frames = LinkOptions { frame_bytes: 3000, most_waiting_bytes: 5000, ..options() };
-    let inside = links.open(LinkOptions {
-        end: End::Core { member: 0, core: 0 },
-        internal: true,
-        ..frames
-    });
+    let inside =
+        links.open(LinkOptions { end: End::Core { member: 0, core: 0 }, internal: true, ..frames });
     let outside = links.open(frames);
     links.send(sending(), NODE, &long());
     links.send(sending(), NodeId(0), &long());
