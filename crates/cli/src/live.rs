@@ -8,7 +8,9 @@ use serried::{Client, Database, Durability, WatchOptions, Watched};
 use serried_actor::Timestamp;
 use serried_model::Key;
 use serried_reproduce::Costs;
-use serried_windows::{Collector, Diagnosis, KeyWindows, Setting, Trips, analyse, diagnose};
+use serried_windows::{
+    Collector, Diagnosis, KeyWindows, MANY_ATTEMPTS, Setting, Trips, analyse, diagnose,
+};
 
 use crate::Ended;
 use crate::hot::{alike, setting};
@@ -146,7 +148,6 @@ fn analysed(
 
 /// How many clients there are taken to be at least, if attempts abort so often that many of them pause.
 const HIDDEN_CLIENTS: f64 = 64.0;
-const MANY_ATTEMPTS: f64 = 1.3;
 
 /// How long a flush takes where commits wait for it, in milliseconds: a usual disk.
 const FLUSH_MS: f64 = 0.2;

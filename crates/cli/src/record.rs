@@ -204,7 +204,7 @@ impl Record {
         let keys = trace.keys().len();
         if self.json {
             let summary = Summary { header, transactions, clients, keys, bytes };
-            let text = serde_json::to_string(&summary).expect("it has no strange keys");
+            let text = serde_json::to_string(&summary).expect("a summary can be written as JSON");
             return println!("{text}");
         }
         println!("{}: {}, {bytes} bytes", self.output.display(), describe(trace));

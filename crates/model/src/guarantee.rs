@@ -43,10 +43,16 @@ impl Guarantee {
         Guarantee::ALL.into_iter().find(|guarantee| guarantee.name() == name)
     }
 
-    /// Whether what holds of transactions with this guarantee includes all that holds of those with `other`.
+    /// Whether everything with this guarantee has the other one, too.
     pub fn includes(self, other: Guarantee) -> bool {
-        use Guarantee::{Nothing, Serializable, StrictSerializable};
-        self == other || self == StrictSerializable && other == Serializable || other == Nothing
+        use Guarantee::*;
+        let weaker: &[Guarantee] = match self {
+            StrictSerializable => &[Serializable, ProcessOrdered, Causal],
+            Linearizable => &[RegularSequential],
+            ProcessOrdered => &[Causal],
+            Serializable | RegularSequential | Causal | Nothing => &[],
+        };
+        other == self || other == Nothing || weaker.contains(&other)
     }
 
     /// Its name in configurations and on the command line.

@@ -71,7 +71,7 @@ impl<K: Eq + Hash, V> Pool<K, V> {
         K: 'a,
     {
         let Some(mask) = self.index.len().checked_sub(1) else { return };
-        // What is computed is of no use, but has to be.
+        // Nobody needs the results. `black_box` has the compiler keep the reads that they need.
         let index = |all: u32, key: &K| all ^ self.index[hash(key) as usize & mask].place;
         core::hint::black_box(keys.clone().fold(0, index));
         let value = |all: u64, key: &K| {

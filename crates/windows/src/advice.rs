@@ -23,7 +23,7 @@ const HOT: f64 = 0.5;
 /// Advice that is expected to bring less is not given.
 const LEAST_FACTOR: f64 = 1.15;
 /// From this many attempts per commit on, transactions abort one another.
-const MANY_ATTEMPTS: f64 = 1.3;
+pub const MANY_ATTEMPTS: f64 = 1.3;
 /// A key of whose writers fewer read it before needs no operation in place of a read and a write.
 const MOST_READ: f64 = 0.6;
 /// Into how many keys a key is split at most.

@@ -21,7 +21,9 @@ mod queueing;
 mod report;
 mod timeline;
 
-pub use advice::{Advice, Candidate, Diagnosis, Limit, Remedy, Setting, Trips, diagnose};
+pub use advice::{
+    Advice, Candidate, Diagnosis, Limit, MANY_ATTEMPTS, Remedy, Setting, Trips, diagnose,
+};
 pub use analysis::{Interval, KeyWindows, Mean, Window, analyse};
 pub use collector::{Collector, Recording};
 pub use hottest::Hottest;

@@ -1,8 +1,12 @@
 //! How a client records what the clients of a keyspace do.
 //!
 //! ```text
-//! recorder ──RecordRequest──▶ node ──ReportRequest──▶ every client
-//!          ◀──Began, Reported .., Ended──   ◀──Report ..──      or ◀──Refused──      ──RecordEnd──▶ ends it early
+//! recorder ──RecordRequest──▶ node
+//! recorder ◀──Refused──────── node
+//! recorder ◀──Began────────── node ──ReportRequest──▶ every client
+//! recorder ◀──Reported─────── node ◀──Report───────── every client, again and again
+//! recorder ──RecordEnd──────▶ node, to end it early
+//! recorder ◀──Ended────────── node
 //! ```
 //!
 //! Only clients know a transaction as a whole, and every client has a connection to the first core of a node. So that

@@ -178,17 +178,6 @@ fn name<S: serde::Serializer>(guarantee: &Guarantee, serializer: S) -> Result<S:
     serializer.serialize_str(guarantee.name())
 }
 
-/// Whether whatever has the guarantee `strong` has the other one, too.
-fn implies(strong: Guarantee, weak: Guarantee) -> bool {
-    use Guarantee::*;
-    match strong {
-        StrictSerializable => matches!(weak, Serializable | ProcessOrdered | Causal),
-        Linearizable => matches!(weak, RegularSequential),
-        ProcessOrdered => matches!(weak, Causal),
-        Serializable | RegularSequential | Causal | Nothing => false,
-    }
-}
-
 /// The candidates with this guarantee that count by this figure, the best first. Equal ones keep their order.
 fn ranked(candidates: &[Candidate], guarantee: Guarantee, by: Figure) -> Vec<&Candidate> {
     let able = candidates.iter().filter(|one| one.guarantee == guarantee && one.counts_by(by));
@@ -209,7 +198,7 @@ pub(super) fn advise(candidates: &[Candidate]) -> Advice {
         best: Figure::ALL.into_iter().filter_map(|by| best(candidates, *guarantee, by)).collect(),
     };
     let pairs = present.iter().flat_map(|one| present.iter().map(move |other| (*one, *other)));
-    let pairs = pairs.filter(|(one, other)| implies(*one, *other));
+    let pairs = pairs.filter(|(one, other)| one != other && one.includes(*other));
     let named = |which: &dyn Fn(&Candidate) -> bool| -> Vec<String> {
         let named = candidates.iter().filter(|candidate| which(candidate));
         named.map(|candidate| candidate.protocol.clone()).collect()

@@ -209,12 +209,8 @@ fn impossible<K>(
     if what.form == Form::ReadOnly && !(what.writes.is_empty() && what.modifies.is_empty()) {
         return Some("was announced as one that only reads, and writes");
     }
-    let writes = what.writes.iter().map(|write| (&write.key, write.bytes.unwrap_or(0)));
-    let modifies = what.modifies.iter().flat_map(|modify| {
-        modify.modifications.iter().map(|modification| (&modify.key, length(*modification)))
-    });
     let written =
-        writes.chain(modifies).map(|(key, bytes)| key_bytes(key) as u64 + u64::from(bytes));
+        written_lengths(what).map(|(key, bytes)| key_bytes(key) as u64 + u64::from(bytes));
     (written.sum::<u64>() > MOST_TRANSACTION_BYTES).then_some("writes more than any can")
 }
 
@@ -241,11 +237,16 @@ impl HeldBytes {
 /// The keys of a transaction with the lengths of the values that they hold before and after it, where it tells.
 fn held_lengths<K>(what: &TransactionReport<K>) -> impl Iterator<Item = (&K, u32)> {
     let reads = what.reads.iter().map(|read| (&read.key, read.bytes.unwrap_or(0)));
+    reads.chain(written_lengths(what))
+}
+
+/// The keys that a transaction writes or modifies, with the lengths of the values that it does this with.
+fn written_lengths<K>(what: &TransactionReport<K>) -> impl Iterator<Item = (&K, u32)> {
     let writes = what.writes.iter().map(|write| (&write.key, write.bytes.unwrap_or(0)));
     let modified = what.modifies.iter().flat_map(|modify| {
         modify.modifications.iter().map(|modification| (&modify.key, length(*modification)))
     });
-    reads.chain(writes).chain(modified)
+    writes.chain(modified)
 }
 
 /// The lengths of the values that a transaction reads and writes.
