@@ -654,8 +654,8 @@ pub enum Vote {
 pub struct Conflict {
     /// The key over which it conflicts.
     pub key: Key,
-    /// If all that is in its way are reads that would have missed its writes: the latest of their transactions. The same
-    /// reads and writes may be in nobody's way at a later version.
+    /// The latest transaction with a read that would have missed one of its writes. The same reads and writes may be in
+    /// nobody's way at a later version. Under validation it is given only if such reads are all that is in its way.
     pub readers: Option<Version>,
     /// The replica has forgotten what a read may have missed, so it can't vote to commit. The replica that was read from has
     /// not settled as much. A client that reads from another one has a better chance.

@@ -141,6 +141,11 @@ impl Coordinator {
         if execution.eid != eid {
             return; // A vote on an execution that was abandoned since.
         }
+        self.lead.answered(cx.now().since(execution.prepared_at));
+        let reader = conflict.as_ref().and_then(|conflict| conflict.readers);
+        if let (Some(reader), Control::Ordering) = (reader, self.options.control) {
+            self.lead.follow(reader, cx.clock(), self.clock_bound_us);
+        }
         execution.record(from, vote, conflict, cx.now());
         let tally = execution.tally();
         let voted_down =

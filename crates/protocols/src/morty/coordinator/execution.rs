@@ -29,7 +29,8 @@ const ORPHANS_AT_MOST: usize = 1 << 16;
 
 impl Coordinator {
     pub(super) fn begin(&mut self, txn: TxnId, cx: &mut Cx) {
-        let version = self.clock.next(cx.id(), cx.clock());
+        let after = self.lead.reaches(cx.clock());
+        let version = self.clock.next_after(after, cx.id(), cx.clock());
         let patience = patience(&self.group, 0);
         let transaction = Transaction::new(txn, cx.now() + patience);
         self.transactions.insert(version, transaction);

@@ -10,6 +10,7 @@ use serried_parts::{Map, VersionClock};
 
 use self::admission::Heard;
 use self::decided::Unacknowledged;
+use self::lead::Lead;
 use self::questions::Questions;
 use self::transaction::{Phase, Transaction};
 use super::message::{Message, Proposal, Reply, Status, View};
@@ -19,6 +20,7 @@ mod admission;
 mod commit;
 mod decided;
 pub(super) mod execution;
+mod lead;
 mod prepared;
 mod questions;
 mod transaction;
@@ -42,6 +44,8 @@ pub struct Coordinator {
     group: Group,
     options: Options,
     clock: VersionClock,
+    /// By how much versions are ahead of the clock.
+    lead: Lead,
     transactions: Map<Version, Transaction>,
     versions: Map<TxnId, Version>,
     /// The replica that is asked to read, by its place in the order of distance. It moves on when one does not
@@ -88,6 +92,7 @@ impl Coordinator {
             group,
             options,
             clock: VersionClock::default(),
+            lead: Lead::default(),
             transactions: Map::default(),
             versions: Map::default(),
             preferred: 0,

@@ -106,6 +106,9 @@ impl Validation<'_> {
         let written = contents.writes.iter().zip(&undecided.writes);
         for (write, place) in written.filter(|_| checks.missed_by_others) {
             let key = || Some(Conflict::over(write.key.clone()));
+            let by = |reader| {
+                Some(Conflict { readers: Some(reader), ..Conflict::over(write.key.clone()) })
+            };
             if let Effect::Modify(_) = write.effect {
                 let Crowds { many, most } = self.setup.options.crowds;
                 let crowd = self.state.keys.at(*place).1.crowd(settled, most + 1);
@@ -122,12 +125,14 @@ impl Validation<'_> {
                 }
             }
             match self.state.keys.at(*place).1.missed_write_of(version, Control::Ordering) {
-                Some((Missed::ForGood, _)) => {
-                    let (vote, conflict) = (Vote::AbandonFinal, key());
+                Some((Missed::ForGood, reader)) => {
+                    let (vote, conflict) = (Vote::AbandonFinal, by(reader));
                     return Some(Validated { vote, conflict, unconfirmed });
                 }
-                Some((Missed::Perhaps | Missed::Forgotten, _)) if vote != Vote::AbandonFinal => {
-                    (vote, conflict) = (Vote::AbandonTentative, key());
+                Some((Missed::Perhaps | Missed::Forgotten, reader))
+                    if vote != Vote::AbandonFinal =>
+                {
+                    (vote, conflict) = (Vote::AbandonTentative, by(reader));
                 }
                 _ => {}
             }
