@@ -15,6 +15,7 @@ fn it_aborts_once_and_then_takes_versions_after_those_that_were_in_its_way() {
         net.ahead_us.insert(coordinator_id(1), AHEAD_US);
         net.commit(1, &[], &[("x", "0")]);
         net.settle();
+        net.now += 10_000;
         let mut aborted = Vec::new();
         for round in 0..9 {
             net.now += 50;
