@@ -506,7 +506,7 @@ fn values_that_are_appended_to_stay_short_however_often_a_trace_is_repeated() {
         let plan = Plan::Traced { number, think: Duration::ZERO };
         let mut modifies = replay.one_shot(&plan).expect("it was a batch").modifies;
         let (_, append) = modifies.remove(0);
-        serried_model::Modification::apply_all(&vec![append; 50], None).map(|value| value.len())
+        serried_model::Modification::apply_all([&append; 50], None).map(|value| value.len())
     };
     assert_eq!([0, 1].map(longest), [Some(4000), Some(5000)], "what is longer alone fits once");
 }
