@@ -155,3 +155,68 @@ impl Drop for Recording {
         self.endpoint.lock().side.recordings.remove(&self.request);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+    use serried_actor::Random;
+    use serried_model::Form;
+    use serried_wire::{End, LinkOptions, TransportOptions};
+
+    use super::*;
+
+    /// A recording of node 0, to which there is a link.
+    fn recording() -> (Arc<Endpoint<ClientSide>>, Recording) {
+        let random = Random::seed_from_u64(1);
+        let id = NodeId(NodeId::FIRST_COORDINATOR);
+        let side = ClientSide::default();
+        let endpoint = Arc::new(Endpoint::new(id, TransportOptions::default(), random, side));
+        endpoint.lock().links.open(LinkOptions {
+            end: End::Core { member: 0, core: 0 },
+            route: true,
+            internal: false,
+            delay: Duration::ZERO,
+            frame_bytes: 64 << 10,
+            most_waiting_bytes: 64 << 20,
+        });
+        let wanted = RecordRequest { keyspace: 7, lasts: Duration::from_secs(1) };
+        let recording = Recording::ask(&endpoint, 0, &wanted).expect("there is a link");
+        (endpoint, recording)
+    }
+
+    #[tokio::test]
+    async fn reports_that_are_taken_make_room_for_others() {
+        let (endpoint, mut recording) = recording();
+        let report = TransactionReport {
+            began_ns: 1,
+            ended_ns: 2,
+            attempts: 1,
+            form: Form::Program,
+            reads: Vec::new(),
+            writes: Vec::new(),
+            modifies: Vec::new(),
+        };
+        let waiting = |recording: &Recording| recording.waiting_bytes.load(Ordering::Relaxed);
+        let reports = vec![report; 3];
+        for _ in 0..2 {
+            let reply = RecordReply::Reported(NodeId(1), reports.clone());
+            let side = &mut endpoint.lock().side;
+            side.recordings.get_mut(&recording.request).unwrap().pass_on(reply);
+        }
+        for left in [1, 0] {
+            let event = recording.next(Duration::ZERO).await.unwrap();
+            assert_eq!(event, RecordingEvent::Transactions(NodeId(1), reports.clone()));
+            assert_eq!(waiting(&recording), left * report_bytes(&reports));
+        }
+    }
+
+    #[test]
+    fn a_recording_that_is_dropped_tells_its_node_and_is_forgotten() {
+        let (endpoint, recording) = recording();
+        let before = endpoint.lock().links.waiting_bytes();
+        drop(recording);
+        let core = endpoint.lock();
+        assert!(core.links.waiting_bytes() > before, "the node is to end it");
+        assert!(core.side.recordings.is_empty());
+    }
+}

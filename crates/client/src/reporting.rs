@@ -391,4 +391,41 @@ mod tests {
         };
         assert!(encode(&transaction).len() <= most_bytes(&transaction));
     }
+
+    #[test]
+    fn a_full_report_is_sent_before_another_transaction_is_added() {
+        let mut links = Links::new();
+        let link = open(&mut links, 0);
+        let mut reporting = Reporting::default();
+        reporting.ask(link, Some(request(7)), Timestamp(100), &mut links);
+        let long = "k".repeat(MOST_BYTES / 3);
+        let mut sent = Vec::new();
+        let mut note = |links: &Links, before: usize| sent.push(links.waiting_bytes().1 - before);
+        for _ in 0..10 {
+            let before = links.waiting_bytes().1;
+            reporting.report(7, &transaction(150, &long), Timestamp(LATER), &mut links);
+            note(&links, before);
+        }
+        let before = links.waiting_bytes().1;
+        reporting.advance(Timestamp(LATER) + PAUSE, &mut links);
+        note(&links, before);
+        // A frame has a header beside the report.
+        assert!(sent.iter().all(|bytes| *bytes <= MOST_REPORT_BYTES + 12), "{sent:?}");
+        assert!(sent.iter().sum::<usize>() > 10 * long.len(), "{sent:?}");
+        assert_eq!(reporting.wanted[0].missed, 0);
+    }
+
+    #[test]
+    fn times_count_from_the_beginning_of_the_recording_also_where_a_client_is_asked_later() {
+        let mut links = Links::new();
+        let link = open(&mut links, 0);
+        let mut reporting = Reporting::default();
+        reporting.ask(link, Some(request(7)), Timestamp(100), &mut links);
+        for _ in 0..2 {
+            reporting.report(7, &transaction(150, "key"), Timestamp(LATER), &mut links);
+        }
+        // The first one is sent at once. The recording had been going on for 500 ns when the client was asked at 100.
+        let [waiting] = &reporting.wanted[0].transactions[..] else { panic!("the second waits") };
+        assert_eq!((waiting.began_ns, waiting.ended_ns), (550, 560));
+    }
 }

@@ -45,7 +45,7 @@ pub(crate) fn report_bytes(transactions: &[TransactionReport<Key>]) -> usize {
 
 impl Replies {
     /// Passes an answer on to the task that records, unless too much waits for it.
-    fn pass_on(&mut self, mut reply: RecordReply) {
+    pub(crate) fn pass_on(&mut self, mut reply: RecordReply) {
         match &mut reply {
             RecordReply::Reported(_, transactions) => {
                 let bytes = report_bytes(transactions);

@@ -259,6 +259,7 @@ mod tests {
         (100..2000).for_each(|number| assert_eq!(*cells.get(&key(number), &store), 0));
         assert!(cells.resident() < 40, "keys that are not there make room: {}", cells.resident());
         assert_eq!(*cells.get(&key(3), &store), 4);
+        assert_eq!(*cells.get(&key(20), &store), 21, "what was put is kept, too");
     }
 
     #[test]

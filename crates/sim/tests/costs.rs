@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serried_actor::{Actor, ClockInterval, Protocol, Timestamp};
-use serried_sim::{Clocks, Cluster, Configuration, CostModel, Fault};
+use serried_sim::{Clocks, Cluster, Configuration, CostModel, Fault, OneMachine, SystemCallCosts};
 use toys::{BURST, Clockwork, Flood};
 
 /// The outputs of a replica, with their times.
@@ -132,4 +132,18 @@ fn a_client_may_have_costs_of_its_own() {
     let statistics = cluster.statistics();
     assert_eq!(statistics.client_busy, Duration::ZERO);
     assert_eq!(statistics.replica_busy[0], Duration::from_micros(BURST + 1));
+}
+
+#[test]
+fn on_one_machine_reading_and_writing_a_connection_costs_a_system_call() {
+    let costs = |system_call_ns| SystemCallCosts { event_ns: 0, system_call_ns };
+    let one_machine = Some(OneMachine { cores: 4, replica: costs(1000), client: costs(10) });
+    let (outputs, cluster) =
+        outputs::<Flood>(Configuration { one_machine, ..flood(CostModel::FREE, 1) });
+    assert_eq!(outputs.len() as u64, BURST);
+    let statistics = cluster.statistics();
+    assert_eq!(statistics.client_busy, Duration::from_nanos(10), "it writes once for all messages");
+    // The first message gets the replica a core, and all others wait until it takes its next turn.
+    assert_eq!(statistics.replica_busy[0], Duration::from_nanos(2000));
+    assert_eq!(statistics.replica_busy[1], Duration::ZERO);
 }

@@ -570,4 +570,20 @@ mod tests {
         // 6.5 events of a millisecond each, on two cores.
         assert!((300.0..=310.0).contains(&advice.expected_per_s), "{diagnosis:?}");
     }
+
+    #[test]
+    fn nobody_is_to_queue_for_a_key_that_is_changed_together_with_other_hot_keys() {
+        let queues = Candidate { name: "queues", contention: QUEUES };
+        let setting =
+            Setting { attempts: 5.0, others: vec![queues], ..setting(QUEUES, 64.0, 40.0) };
+        let remedies = |together: f64| -> Vec<Remedy> {
+            let keys = vec![KeyWindows { together, ..key(40.0, 0.0, 0.0) }; 2];
+            let diagnosis = only(&keys, &setting);
+            let advice = diagnosis.advice.into_iter().map(|one| one.remedy);
+            advice.filter(|remedy| *remedy != Remedy::Modify).collect()
+        };
+        let other = Remedy::Protocol { protocol: "queues", for_update: true };
+        assert_eq!(remedies(MOST_TOGETHER - 0.01), [Remedy::GetForUpdate, other]);
+        assert_eq!(remedies(MOST_TOGETHER), []);
+    }
 }

@@ -346,4 +346,72 @@ mod tests {
             assert_eq!(endpoint.lock().links.counters.messages_received, taken);
         }
     }
+
+    /// The side of an endpoint that takes a value from each frame, and notes whether it points into what was read.
+    #[derive(Default)]
+    struct Taking {
+        shared: Vec<bool>,
+    }
+
+    impl Side for Taking {
+        type Actor = dyn crate::driven::ErasedActor<Taking>;
+        type Outside = ();
+        type Deferred = ();
+
+        fn home(&self) -> Option<usize> {
+            Some(0)
+        }
+
+        fn on_frame(
+            core: &mut crate::endpoint::Core<Self>,
+            _: NodeId,
+            _: LinkId,
+            Frame { kind, payload, .. }: Frame<'_>,
+            _: crate::clock::Moment,
+        ) -> Result<Option<()>, BadFrame> {
+            let value: serried_model::Value = crate::codec::decode(kind, payload)?;
+            let begins = value.as_bytes().as_ptr();
+            core.side.shared.push(payload.as_ptr_range().contains(&begins));
+            Ok(None)
+        }
+
+        fn answer(_: &Endpoint<Self>, _: LinkId, _: Vec<()>) {}
+
+        fn lost(&mut self, _: LinkId) {}
+
+        fn next_due(&self) -> Option<serried_actor::Timestamp> {
+            None
+        }
+
+        fn advance(&mut self, _: serried_actor::Timestamp, _: &mut crate::links::Links) {}
+    }
+
+    #[tokio::test]
+    async fn values_that_clients_get_point_into_what_was_read_and_nodes_copy_theirs() {
+        let value = serried_model::Value::from(vec![7; 400 << 10]);
+        for (id, shares) in [(0, false), (NodeId::FIRST_COORDINATOR, true)] {
+            let random = Random::seed_from_u64(1);
+            let (options, side) = (TransportOptions::default(), Taking::default());
+            let endpoint = Arc::new(Endpoint::new(NodeId(id), options, random, side));
+            let link = endpoint.lock().links.open(LinkOptions {
+                end: End::Core { member: 1, core: 0 },
+                route: false,
+                internal: false,
+                delay: Duration::ZERO,
+                frame_bytes: 1000,
+                most_waiting_bytes: 1000,
+            });
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let there = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let here = Connection::new(listener.accept().await.unwrap().0).unwrap();
+            let payload = crate::codec::encode(&value);
+            let sending = async move {
+                let mut there = Connection::new(there).unwrap();
+                there.send(Kind::StatusReply, &payload).await.unwrap();
+            };
+            let (ended, ()) = tokio::join!(here.run(&endpoint, NodeId(1), link), sending);
+            assert!(matches!(ended, Ended::Closed), "{ended}");
+            assert_eq!(endpoint.lock().side.shared, [shares]);
+        }
+    }
 }

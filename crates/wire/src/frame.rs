@@ -518,4 +518,18 @@ mod tests {
         assert!(matches!(read(b"GET"), Err(BadFrame::Magic(_))));
         assert_eq!(read(&frame(Kind::Batch, b"cut")[..13]), Ok(None));
     }
+
+    #[test]
+    fn a_reader_keeps_the_memory_of_a_long_frame_no_longer_than_until_it_reads_again() {
+        let long = frame(Kind::Batch, &vec![7; 3 * BUFFER_BYTES]);
+        let mut reader = FrameReader::new(long.len());
+        reader.share();
+        feed(&mut reader, &long[..HEAD_BYTES]);
+        assert_eq!(reader.next_frame(), Ok(None));
+        feed(&mut reader, &long[HEAD_BYTES..]);
+        assert!(reader.next_frame().unwrap().is_some_and(|frame| frame.memory.is_some()));
+        assert_eq!(reader.memory.len(), long.len());
+        reader.room();
+        assert!(reader.memory.is_empty(), "a quiet connection keeps nothing");
+    }
 }

@@ -219,4 +219,36 @@ mod tests {
         line.advance(9);
         assert!(line.is_empty());
     }
+
+    #[tokio::test]
+    async fn each_piece_of_a_long_buffer_that_the_other_end_takes_is_a_sign_of_it() {
+        let random = Random::seed_from_u64(1);
+        let options = crate::options::TransportOptions::default();
+        let endpoint = Endpoint::new(NodeId(0), options, random, Bare);
+        let link = endpoint.lock().links.open(crate::links::LinkOptions {
+            end: crate::links::End::Core { member: 1, core: 0 },
+            route: false,
+            internal: false,
+            delay: Duration::ZERO,
+            frame_bytes: 1 << 20,
+            most_waiting_bytes: 1 << 20,
+        });
+        // A reader waits until what was sent is taken.
+        endpoint.lock().links.push_frame(link, crate::frame::Kind::Obstacle, &[0; 100]);
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(endpoint.lock().links.poll_drained(link, 50, &mut cx).is_pending());
+        let mut buffer = OutBuffer::default();
+        let route = Route { keyspace: 1, to: 2, from: 3 };
+        let message = vec![7u8; PIECE_BYTES / 4];
+        for _ in 0..11 {
+            buffer.push_message(route, 1 << 20, |out| message.encode_into(out)).unwrap();
+        }
+        let (mut write, mut read) = tokio::io::duplex(10_000);
+        let mut limited = (&mut read).take(buffer.copy_all().len() as u64);
+        let mut arrived = Vec::new();
+        let writing = write_buffer(&endpoint, link, &mut write, &mut buffer);
+        let (written, read) = tokio::join!(writing, limited.read_to_end(&mut arrived));
+        assert!(written.is_ok() && read.is_ok());
+        assert_eq!(endpoint.lock().links.signs(link), Some(2), "there are nearly three pieces");
+    }
 }

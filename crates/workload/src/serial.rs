@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex};
 
 use serried_actor::Timestamp;
 use serried_model::transactions::{Offers, Operation, Outcome, Output};
-use serried_model::{Key, Limits, NodeId, ReadValue, Transactions, TxnId, Value, Version, Write};
+use serried_model::{
+    Key, Limits, NodeId, ReadValue, TransactionReport, Transactions, TxnId, Value, Version, Write,
+};
 use serried_session::{Driver, Full, Port, Recipient, Session, Switchboard, TransactionKeyspace};
 
 /// How it handles one-shot transactions.
@@ -26,6 +28,7 @@ struct State {
     switchboard: Switchboard<Transactions>,
     one_shots: OneShots,
     asked: Vec<&'static str>,
+    reports: Vec<TransactionReport<Key>>,
 }
 
 /// A port to a map. Time stands still.
@@ -39,7 +42,7 @@ pub(crate) fn keyspace() -> TransactionKeyspace {
 /// An empty database, and a keyspace of it.
 pub(crate) fn database(one_shots: OneShots) -> (Arc<Serial>, TransactionKeyspace) {
     let (rows, switchboard) = (HashMap::new(), Switchboard::new(1));
-    let state = State { rows, switchboard, one_shots, asked: Vec::new() };
+    let state = State { rows, switchboard, one_shots, asked: Vec::new(), reports: Vec::new() };
     let serial = Arc::new(Serial(Mutex::new(state)));
     let offers =
         Offers { one_shots: one_shots != OneShots::NotOffered, past: false, modifies: false };
@@ -50,6 +53,11 @@ impl Serial {
     /// The transactions that were begun and the one-shot transactions that were requested since the last call.
     pub(crate) fn asked(&self) -> Vec<&'static str> {
         core::mem::take(&mut self.0.lock().unwrap().asked)
+    }
+
+    /// What sessions have reported since the last call.
+    pub(crate) fn take_reports(&self) -> Vec<TransactionReport<Key>> {
+        core::mem::take(&mut self.0.lock().unwrap().reports)
     }
 }
 
@@ -114,6 +122,14 @@ impl Port<Transactions> for Serial {
 
     fn close(&self, txn: TxnId) {
         self.0.lock().unwrap().switchboard.close(txn);
+    }
+
+    fn is_recorded(&self) -> bool {
+        true
+    }
+
+    fn report(&self, report: TransactionReport<Key>) {
+        self.0.lock().unwrap().reports.push(report);
     }
 }
 

@@ -438,4 +438,73 @@ mod tests {
             serde_json::json!({ "promises": "serializable", "protocol": "morty", "stalled": text });
         assert_eq!(seen, expected);
     }
+
+    /// A run in which nothing has happened.
+    fn row() -> Row {
+        let second = std::time::Duration::from_secs(1);
+        let none = std::time::Duration::ZERO;
+        let window = serried_workload::Window::new(Timestamp(0), none, second, none);
+        Row {
+            protocol: "morty".to_string(),
+            workload: "counter".to_string(),
+            columns: Columns::Transactions,
+            clients: 4,
+            report: serried_workload::Measurement::new(window).report(),
+            figures: std::collections::BTreeMap::new(),
+            costs: None,
+            simulation: None,
+            verdict: None,
+        }
+    }
+
+    #[test]
+    fn medians_are_compared_and_the_most_failures_and_waiting_clients() {
+        let run = |goodput_per_s, [p50, p99, failed, unknown, waiting]: [u64; 5]| {
+            let mut row = row();
+            row.report.goodput_per_s = goodput_per_s;
+            (row.report.latency_us_p50, row.report.latency_us_p99) = (p50, p99);
+            (row.report.failed, row.report.unknown, row.report.waiting) =
+                (failed, unknown, waiting);
+            row.report.last_error = (failed > 0).then(|| format!("error {failed}"));
+            row
+        };
+        let mut rows = vec![
+            run(10.0, [50, 900, 0, 2, 3]),
+            run(30.0, [10, 700, 4, 0, 0]),
+            run(20.0, [30, 800, 1, 1, 5]),
+        ];
+        rows[0].verdict = Some("violation".to_string());
+        rows[2].verdict = Some("serializable".to_string());
+        for _ in 0..rows.len() {
+            rows.rotate_left(1);
+            let row = medians(rows.clone());
+            let report = &row.report;
+            let found = [
+                report.goodput_per_s as u64,
+                report.latency_us_p50,
+                report.latency_us_p99,
+                report.failed,
+                report.unknown,
+                report.waiting,
+            ];
+            assert_eq!(found, [20, 30, 800, 4, 2, 5]);
+            assert_eq!(report.last_error.as_deref(), Some("error 4"));
+            assert_eq!(row.verdict.as_deref(), Some("violation"));
+        }
+        // Of two, the worse one.
+        assert_eq!(medians(rows[..2].to_vec()).report.goodput_per_s, 10.0);
+    }
+
+    #[test]
+    fn a_run_that_commits_too_little_is_made_longer_up_to_a_bound() {
+        let of = |committed| {
+            let mut row = row();
+            row.report.committed = committed;
+            extended(&row, 2.0)
+        };
+        assert_eq!(Figure::P99.least_committed(), 500);
+        assert_eq!([of(500), of(10_000)], [None, None]);
+        assert_eq!(of(250), Some(2.0 * 1.2 * 2.0));
+        assert_eq!([of(10), of(0)], [Some(20.0); 2]);
+    }
 }

@@ -116,3 +116,26 @@ async fn a_node_has_one_recorder_at_a_time_and_forgets_it_with_its_connection() 
     assert!(matches!(unknown, Err(RecordError::Keyspace(_))));
     cluster.stop();
 }
+
+#[tokio::test]
+async fn a_recording_that_is_dropped_ends_though_its_client_stays() {
+    let cluster = start_partitioned(1, 1);
+    let client = connect(&cluster).await;
+    let recording = client.record("first", LONG).await.unwrap();
+    let node = recording.node();
+    drop(recording);
+    let mut others = Vec::new();
+    soon(async {
+        loop {
+            match client.record("first", LONG).await {
+                Ok(recording) if recording.node() == node => break,
+                // Another one has become the nearest.
+                Ok(recording) => others.push(recording),
+                Err(RecordError::Refused { .. }) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+    })
+    .await;
+    cluster.stop();
+}

@@ -9,6 +9,9 @@
 //! `SERRIED_PROTOCOL=ncc` through those of one protocol. A seed chooses which kinds of fault occur; with
 //! `SERRIED_ALWAYS=1` all do, lost disks too.
 
+#[macro_use]
+mod variant;
+
 #[path = "../support/blind.rs"]
 mod blind;
 mod chase;
@@ -27,7 +30,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use choices::Choices;
-use mixed::Crowded;
+use mixed::{CrowdedMorty, CrowdedMvtso};
 use serried_actor::{Protocol, Timestamp};
 use serried_model::{FamilyName, Geography, Transactions};
 use serried_protocols::{ProtocolInfo, Visitor, promising, visit};
@@ -47,8 +50,8 @@ fn mixed(faults: Faults, seeds: u64) {
         let suite = || Suite { workload: "mixed", faults, seeds };
         visit(name, suite()).unwrap();
         match name {
-            "morty" => suite().visit::<Crowded<true>>(),
-            _ => suite().visit::<Crowded<false>>(),
+            "morty" => suite().visit::<CrowdedMorty>(),
+            _ => suite().visit::<CrowdedMvtso>(),
         }
     }
 }
@@ -78,7 +81,7 @@ impl Visitor<Transactions> for Suite {
     type Output = ();
 
     fn visit<P: Protocol<Family = Transactions>>(self) {
-        let (mut committed, mut losses) = (0, 0);
+        let (mut committed, mut looked, mut losses) = (0, 0, 0);
         for seed in seeds(self.seeds) {
             let trial = Trial::new(seed, self.workload, self.faults);
             let outcome = trial.run::<P>();
@@ -86,11 +89,15 @@ impl Visitor<Transactions> for Suite {
                 panic!("{wrong}\n{}", trial.replay::<P>());
             }
             committed += outcome.committed;
+            looked += outcome.looked;
             losses += u64::from(outcome.loses_disks);
         }
         let runs = seeds(self.seeds).count() as u64;
         println!("{}, {}: {runs} runs, {losses} with lost disks", P::NAME, self.workload);
         assert!(committed > 20 * runs, "{}: {committed} commits in {runs} runs", P::NAME);
+        if self.workload == "mixed" && self.faults.are_all() {
+            assert!(looked > runs, "{}: {looked} reads of the past in {runs} runs", P::NAME);
+        }
     }
 }
 

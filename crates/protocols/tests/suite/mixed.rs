@@ -5,51 +5,34 @@
 //! the order of the versions, and compares what each transaction has read.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
-use serried_actor::{Group, Protocol, Settings};
+use serried_actor::Timestamp;
 use serried_history::{Event, EventKind, History, MicroOperation, ReadResult};
-use serried_model::transactions::Offers;
-use serried_model::{Change, Guarantee, Key, Modification, NodeId, Transactions, Value};
-use serried_protocols::morty::{Coordinator, Crowds, Message, Morty, Options, Replica};
-use serried_session::Transaction;
+use serried_model::{Change, Key, Modification, NodeId, Value, Version};
+use serried_protocols::morty::{Crowds, Options};
+use serried_session::{Transaction, TransactionKeyspace};
 use serried_workload::{Plan, Run, Workload};
 
 /// Morty, or MVTSO without re-execution, in which few modifications of a key make it crowded.
-pub(crate) struct Crowded<const RE_EXECUTION: bool>;
-
-impl<const RE_EXECUTION: bool> Crowded<RE_EXECUTION> {
-    fn options() -> Options {
-        let crowds = Crowds { many: 2, most: 5 };
-        let (re_execution, provisional_votes) = (RE_EXECUTION, RE_EXECUTION);
-        Options { re_execution, provisional_votes, crowds, ..Options::default() }
-    }
+fn crowded(re_execution: bool) -> Options {
+    let crowds = Crowds { many: 2, most: 5 };
+    Options { re_execution, provisional_votes: re_execution, crowds, ..Options::default() }
 }
 
-impl<const RE_EXECUTION: bool> Protocol for Crowded<RE_EXECUTION> {
-    const NAME: &'static str = "morty or mvtso with crowds of few";
-    const SUMMARY: &'static str = "keys are crowded soon";
-    const GUARANTEE: Guarantee = Guarantee::Serializable;
-    type Family = Transactions;
-    const OFFERS: Offers = Morty::OFFERS;
-    type Message = Message;
-    type Coordinator = Coordinator;
-    type Replica = Replica;
-
-    fn coordinator(group: Group, settings: &Settings) -> Coordinator {
-        Coordinator::new(group, settings, Self::options())
-    }
-
-    fn replica(id: NodeId, group: Group, settings: &Settings) -> Replica {
-        Replica::new(id, group, settings, Self::options())
-    }
-}
+variant!(CrowdedMorty, "keys are crowded soon", crowded(true), crowded(true));
+variant!(CrowdedMvtso, "keys are crowded soon", crowded(false), crowded(false));
 
 /// One to four operations on a few keys, of which some are seldom touched.
 pub(crate) struct Mixed {
     pub(crate) keys: u64,
 }
+
+/// What clocks that are right show at the beginning.
+const START_US: u64 = 1_700_000_000_000_000;
 
 /// How many keys are seldom touched.
 const SELDOM: u64 = 24;
@@ -154,6 +137,39 @@ impl Workload for Mixed {
             history.events.iter().filter(counts).filter(|event| event.version.is_some()).collect();
         events.sort_by_key(|event| event.version);
         replay(&events, BTreeMap::new(), &mut 0).map_err(|wrong| wrong.what)
+    }
+}
+
+/// Until `until`, reads the past again and again: what the keys that are touched often held at a time. Each such look is as
+/// a transaction that only reads, and has committed just before all others with its version.
+pub(crate) async fn read_past(
+    keyspace: TransactionKeyspace,
+    keys: u64,
+    until: Timestamp,
+    looks: Arc<Mutex<Vec<Event>>>,
+) {
+    while keyspace.now() < until {
+        let now = keyspace.now();
+        let coordinator = NodeId(NodeId::FIRST_COORDINATOR);
+        let at = Version { timestamp_us: START_US + now.0 / 1000, coordinator };
+        let mut operations = Vec::new();
+        for key in 0..keys {
+            // It may be forgotten, or nobody may answer in time.
+            let Ok(found) = keyspace.get_at(name(key), at).await else { break };
+            let result = ReadResult::Register(digest(found.as_ref()));
+            operations.push(MicroOperation::Read { key, result });
+        }
+        looks.lock().unwrap().push(Event {
+            index: 0,
+            kind: EventKind::Ok,
+            process: 0,
+            time_ns: now.0,
+            operations,
+            version: Some(at),
+            read_versions: Vec::new(),
+            error: None,
+        });
+        keyspace.sleep_until(now + Duration::from_nanos(until.0 / 50)).await;
     }
 }
 

@@ -8,7 +8,7 @@ use serried_model::{Guarantee, NodeId, Transactions, Version};
 use serried_protocols::Mutated;
 use serried_protocols::frameworks::shard::{self, Sharded};
 use serried_protocols::frameworks::validation::{Holder, Rule, Validation};
-use serried_protocols::morty::{Checks, Coordinator, Message, Morty, Mutation, Options, Replica};
+use serried_protocols::morty::{Checks, Morty, Mutation, Options};
 use serried_protocols::mvto::{Mvto, Versions};
 use serried_protocols::ncc::{Ncc, Queues};
 use serried_protocols::occ::Locks;
@@ -26,26 +26,7 @@ macro_rules! broken {
         broken!($name, Options::default(), $options);
     };
     ($name:ident, $coordinator:expr, $replica:expr) => {
-        struct $name;
-
-        impl Protocol for $name {
-            const NAME: &'static str = stringify!($name);
-            const SUMMARY: &'static str = "broken on purpose";
-            const GUARANTEE: Guarantee = Guarantee::Serializable;
-            type Family = Transactions;
-            const OFFERS: Offers = Morty::OFFERS;
-            type Message = Message;
-            type Coordinator = Coordinator;
-            type Replica = Replica;
-
-            fn coordinator(group: Group, settings: &Settings) -> Coordinator {
-                Coordinator::new(group, settings, $coordinator)
-            }
-
-            fn replica(id: NodeId, group: Group, settings: &Settings) -> Replica {
-                Replica::new(id, group, settings, $replica)
-            }
-        }
+        variant!($name, "broken on purpose", $coordinator, $replica);
     };
 }
 

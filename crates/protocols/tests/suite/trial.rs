@@ -27,7 +27,7 @@ use serried_workload::{
 use crate::blind::Blind;
 use crate::chase::Chase;
 use crate::choices::Choices;
-use crate::mixed::Mixed;
+use crate::mixed::{Mixed, read_past};
 use crate::{LIMIT, support};
 
 pub(crate) struct Trial {
@@ -55,7 +55,7 @@ pub(crate) enum Faults {
 }
 
 impl Faults {
-    fn are_all(self) -> bool {
+    pub(crate) fn are_all(self) -> bool {
         matches!(self, Faults::All | Faults::Minorities)
     }
 }
@@ -64,6 +64,8 @@ pub(crate) struct Outcome {
     pub(crate) history: History,
     pub(crate) hash: u64,
     pub(crate) committed: u64,
+    /// How many keys of the past were read.
+    pub(crate) looked: u64,
     /// Whether a replica was to lose its disk.
     pub(crate) loses_disks: bool,
     /// The checker found fault with the history, or something that was acknowledged is lost.
@@ -138,6 +140,19 @@ impl Trial {
             };
             cluster.spawn(client, client_loop.run());
         }
+        let looks = Arc::new(Mutex::new(Vec::new()));
+        // The past is what truncations have settled.
+        let has_past = self.faults.are_all() && self.choices.truncates && P::OFFERS.past;
+        if self.workload == "mixed" && has_past {
+            let until = Timestamp(0) + faults_last * 2;
+            let options = TransactOptions { deadline: faults_last * 2, ..options };
+            // Those who die are among the first half.
+            for client in clients / 2..clients {
+                let keyspace = cluster.keyspace(client).with_options(options);
+                let keys = self.choices.blind_keys;
+                cluster.spawn(client, read_past(keyspace, keys, until, looks.clone()));
+            }
+        }
         support::trace(&mut cluster);
         let stalled = cluster.run_until_done(LIMIT).err().map(|stalled| stalled.to_string());
         let (audited, latest) = (recorder.len(), measurement.latest());
@@ -146,7 +161,10 @@ impl Trial {
         let committed = measurement.committed_so_far();
         let hash = cluster.event_hash();
         drop(cluster);
-        let history = Arc::into_inner(recorder).expect("all clients are done").into_history();
+        let mut history = Arc::into_inner(recorder).expect("all clients are done").into_history();
+        let looks = std::mem::take(&mut *looks.lock().unwrap());
+        let looked = looks.iter().map(|look| look.operations.len() as u64).sum();
+        history.events.splice(0..0, looks);
         let checked = workload.check(&history).err();
         // This workload's check is the one that compares what was read.
         let (misread, wrong) = match self.workload {
@@ -172,7 +190,7 @@ impl Trial {
             Verdict::Unknown { reason } => (None, Some(reason)),
         };
         let (violation, wrong) = (violation.or(misread), wrong.or(unknown));
-        Outcome { history, hash, committed, loses_disks, violation, wrong }
+        Outcome { history, hash, committed, looked, loses_disks, violation, wrong }
     }
 
     /// Where the sites are, and how long faults last; then there is as much time again without. The nearer the

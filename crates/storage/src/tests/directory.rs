@@ -351,3 +351,16 @@ fn records_that_can_not_be_read_any_more_are_refused() {
     let readable = Identity { first_formats: BTreeMap::new(), ..identity() };
     drop(DataDirectory::open(scratch.path(), &readable, Start::Usual).unwrap());
 }
+
+#[test]
+fn records_of_a_dropped_keyspace_that_can_not_be_read_any_more_are_in_nobodys_way() {
+    let scratch = Scratch::new();
+    drop(settled(&scratch, &identity(), Start::Usual));
+    let other = Identity { keyspaces: vec![keyspace("carts", "ncc", 1)], ..identity() };
+    drop(settled(&scratch, &other, Start::Usual));
+    let file = scratch.path().join("identity.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replace(&format!("format = {FORMAT}"), "format = 3")).unwrap();
+    let directory = DataDirectory::open(scratch.path(), &other, Start::Usual).unwrap();
+    assert!(directory.keyspaces().iter().any(|record| record.dropped), "it is remembered");
+}

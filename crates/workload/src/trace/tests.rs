@@ -437,3 +437,106 @@ fn a_replay_finds_and_leaves_values_of_the_lengths_of_the_trace() {
     let thinks = [(); 2].map(|()| replay.think(&replay.plan(0, &mut random)).as_nanos());
     assert_eq!(thinks, [100, 800 + 100]);
 }
+
+#[test]
+fn a_replay_reads_in_the_rounds_of_the_trace_and_for_update_what_was_read_so() {
+    let for_update = |key: &str, round| ReportedRead { for_update: true, ..read(key, round, None) };
+    let reads = vec![
+        read("a", 0, None),
+        for_update("b", 0),
+        for_update("c", 1),
+        read("d", 2, None),
+        read("e", 3, None),
+        read("f", 3, None),
+    ];
+    let writes = TransactionReport { reads, writes: vec![write("a", Some(8))], ..report(1, 2) };
+    let replay = Replay::new(trace_of([writes.clone()]).into(), true);
+    let (serial, keyspace) = serial::database(serial::OneShots::NotOffered);
+    let plan = Plan::Traced { number: 0, think: Duration::ZERO };
+    serial::run(keyspace.transact(|tx| replay.run(&plan, tx, false))).unwrap();
+    let reported = serial.take_reports().remove(0);
+    assert_eq!((reported.reads, reported.writes), (writes.reads, writes.writes));
+}
+
+#[test]
+fn a_key_that_is_added_to_holds_a_number_before_and_after_each_transaction() {
+    let number = ReportedModification::Number;
+    let replaced = ReportedModification::Replace(Some(20));
+    let writes = TransactionReport {
+        reads: vec![read("a", 0, Some(20)), read("n", 0, Some(20))],
+        writes: vec![write("n", Some(20))],
+        ..report(1, 2)
+    };
+    let modifies = TransactionReport {
+        form: Form::Batch,
+        modifies: vec![modify("n", replaced), modify("n", number)],
+        ..report(3, 4)
+    };
+    let replay = Replay::new(trace_of([writes, modifies]).into(), true);
+    let is_number = |value: &Option<Value>| {
+        let text = value.as_ref().map(|value| value.to_string());
+        text.is_some_and(|text| text.parse::<i64>().is_ok())
+    };
+    let held = |key: &str| replay.initial_value(&Key::from(key));
+    assert!(is_number(&held("n")) && !is_number(&held("a")));
+    let plan = |number| Plan::Traced { number, think: Duration::ZERO };
+    let keyspace = serial::keyspace();
+    serial::run(keyspace.put("a", "something")).unwrap();
+    let writes = plan(0);
+    let program = |tx| replay.run(&writes, tx, false);
+    let (_, footprint) = serial::run(keyspace.transact_recorded(program)).unwrap();
+    assert!(is_number(&footprint.writes[0].value), "{footprint:?}");
+    let modifies = replay.one_shot(&plan(1)).expect("it was a batch").modifies;
+    let all: Vec<_> = modifies.into_iter().map(|(_, modification)| modification).collect();
+    let replaced = serried_model::Modification::apply_all(&all[..1], None);
+    assert!(is_number(&replaced), "{replaced:?}");
+    let added = serried_model::Modification::apply_all(&all, None);
+    assert!(is_number(&added) && added != replaced, "{added:?}");
+}
+
+#[test]
+fn values_that_are_appended_to_stay_short_however_often_a_trace_is_repeated() {
+    let appends = |bytes: u32| TransactionReport {
+        form: Form::Batch,
+        modifies: vec![modify(&format!("{bytes}"), ReportedModification::Append(bytes))],
+        ..report(1, 2)
+    };
+    let replay = Replay::new(trace_of([appends(100), appends(5000)]).into(), true);
+    let longest = |number| {
+        let plan = Plan::Traced { number, think: Duration::ZERO };
+        let mut modifies = replay.one_shot(&plan).expect("it was a batch").modifies;
+        let (_, append) = modifies.remove(0);
+        serried_model::Modification::apply_all([&append; 50], None).map(|value| value.len())
+    };
+    assert_eq!([0, 1].map(longest), [Some(4000), Some(5000)], "what is longer alone fits once");
+}
+
+#[test]
+fn a_client_without_transactions_is_refused() {
+    let mut trace = small();
+    trace.transactions[1].client = 2;
+    trace.transactions[2].client = 0;
+    let error = Trace::decode(&trace.encode()).unwrap_err().to_string();
+    assert!(error.contains("a client without transactions"), "{error}");
+}
+
+#[test]
+fn a_block_that_is_longer_than_its_content_is_refused_though_its_checksum_is_right() {
+    let file = small().encode();
+    let mut at = 18;
+    while let Some(length) = file.get(at + 1..at + 5) {
+        let length = u32::from_le_bytes(length.try_into().unwrap());
+        let (payload, rest) = (at + 5, at + 9 + length as usize);
+        let mut block = vec![file[at]];
+        block.extend((length + 1).to_le_bytes());
+        block.extend(&file[payload..payload + length as usize]);
+        block.push(0);
+        block.extend(crc32fast::hash(&block).to_le_bytes());
+        let longer = [&file[..at], &block, &file[rest..]].concat();
+        let error = Trace::decode(&longer).unwrap_err().to_string();
+        let expected = format!("it is damaged at byte {at}: a block is longer than its content");
+        assert_eq!(error, expected);
+        at = rest;
+    }
+    assert_eq!(at, file.len());
+}

@@ -512,3 +512,53 @@ fn one_answer_to_who_fetches_is_not_long() {
     };
     assert_eq!(executions.len(), 2);
 }
+
+#[test]
+fn a_client_with_one_modification_too_many_succeeds_when_it_writes_a_value() {
+    let crowds = Crowds { many: 3, most: 2 };
+    let mut net = Net::new(Options { crowds, ..Options::default() }, 2);
+    let modify = |net: &mut Net, client| {
+        let modifications = vec![Modification::add(1)];
+        let modifies = vec![Modify { key: Key::from("k"), modifications }];
+        let (reads, writes) = (Vec::new(), Vec::new());
+        net.operate(client, Operation::Commit { reads, writes, modifies });
+        net.settle();
+        net.told(client)
+    };
+    assert_eq!([0, 0].map(|client| modify(&mut net, client)), [["committed"], ["committed"]]);
+    let told = modify(&mut net, 1);
+    assert!(told[0].starts_with("aborted"), "{told:?}");
+    assert_eq!(modify(&mut net, 1), ["crowded k"]);
+    net.get(1, "k");
+    net.settle();
+    assert_eq!(net.told(1), ["value k = 2"]);
+    net.commit(1, &["k"], &[("k", "3")]);
+    net.settle();
+    assert_eq!(net.told(1), ["committed"]);
+    assert_eq!(modify(&mut net, 0), ["committed"], "there is room again for all");
+}
+
+#[test]
+fn where_too_many_follow_on_a_value_there_is_room_again_when_it_is_overwritten_or_they_are_settled()
+{
+    let crowds = Crowds { many: 100, most: 2 };
+    let options = Options { crowds, ..Options::default() };
+    for overwritten in [false, true] {
+        let mut world = World::of_options(Group::new(3, Duration::from_millis(1)), options);
+        world.now = 60 * SECOND;
+        let [first, second, third, value, later] =
+            [10, 20, 51, 52, 53].map(|at| version(at * SECOND, at));
+        world.commit(&[0], first, &adds(1));
+        world.commit(&[0], second, &adds(1));
+        assert_eq!(vote(&mut world, 0, third, &adds(1)), Vote::AbandonTentative);
+        if overwritten {
+            world.commit(&[0], value, &contents(&[], &[("k", "5")]));
+        } else {
+            let merged = digest(&[first, second]);
+            let finished = Truncating::TruncationFinished { upto: 40 * SECOND, merged };
+            world.tell(n(2), n(0), Message::Truncating(finished));
+        }
+        let cast = vote(&mut world, 0, later, &adds(1));
+        assert_eq!(cast, Vote::Commit, "overwritten: {overwritten}");
+    }
+}

@@ -160,3 +160,23 @@ fn what_the_session_reads_for_itself_makes_no_round_and_has_one_when_the_program
     assert_eq!(reads, expected);
     assert!(report.modifies.is_empty() && report.writes[0].bytes == Some(2));
 }
+
+#[test]
+fn a_key_that_is_read_again_for_update_is_reported_as_read_for_update() {
+    let (script, keyspace) = Script::new();
+    script.recorded.store(true, Ordering::Relaxed);
+    let mut transaction = Box::pin(keyspace.transact(|tx| async move {
+        tx.get_many(["a", "b"]).await?;
+        tx.get_for_update("a").await
+    }));
+    assert!(poll(&mut transaction).is_pending());
+    script.tell(0, Output::Began(version(9)));
+    script.tell(0, Output::Value(read("a", 1, "1")));
+    script.tell(0, Output::Value(read("b", 1, "1")));
+    assert!(poll(&mut transaction).is_pending());
+    script.tell(0, Output::Outcome(Outcome::Committed));
+    assert!(poll(&mut transaction).is_ready());
+    let report = script.take_reports().remove(0);
+    let reads: Vec<_> = report.reads.iter().map(|r| (r.key.to_string(), r.for_update)).collect();
+    assert_eq!(reads, [("a".to_string(), true), ("b".to_string(), false)]);
+}
