@@ -2,8 +2,8 @@
 //!
 //! If several clients could watch at once, each with its own keys, there would be no bound on what a node holds and
 //! sends. So a core serves one at a time. While there is none, its replicas do not even make observations. What a watch
-//! takes is bounded: 512 counters of keys, a chunk of 32 KiB, and 4 MiB on the link before it forgets what it observes.
-//! It sends at most 2^18 observations, and ends by itself after at most four minutes.
+//! takes is bounded: 512 counters of keys, a chunk of 32 KiB, and 4 MiB on the link, or half of what may wait there, before it
+//! forgets what it observes. It sends at most 2^18 observations, and ends by itself after at most four minutes.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -212,7 +212,7 @@ impl Watch {
     fn send_chunk(&mut self, links: &mut Links) {
         let chunk = std::mem::take(&mut self.chunk);
         self.chunk_bytes = 0;
-        if links.is_behind(self.link, MOST_WAITING_BYTES) {
+        if links.is_crowded(self.link, MOST_WAITING_BYTES) {
             self.forgotten += chunk.len() as u64;
         } else if !chunk.is_empty() {
             self.sent += chunk.len();

@@ -136,3 +136,23 @@ fn an_observation_takes_no_more_bytes_than_it_is_reckoned_with() {
         assert!(encode(&observed).len() <= most, "{observed:?}");
     }
 }
+
+#[test]
+fn a_watcher_is_not_cut_off_for_observations_however_little_may_wait_for_it() {
+    let (mut links, mut watcher) = (Links::new(), Watcher::default());
+    let link = links.open(LinkOptions {
+        end: End::Client(NodeId(u64::MAX)),
+        route: true,
+        internal: false,
+        delay: Duration::ZERO,
+        frame_bytes: 64 << 10,
+        most_waiting_bytes: 2 * CHUNK_BYTES,
+    });
+    begin(&mut watcher, link, &mut links, &["a"]);
+    let long = "k".repeat(CHUNK_BYTES / 2);
+    for i in 0..20 {
+        observe(&mut watcher, 1, committed(i, &["a", &long]), &mut links);
+    }
+    assert!(watcher.of(1).unwrap().forgotten > 0);
+    assert_eq!(links.given_up(link), None);
+}
