@@ -125,9 +125,14 @@ pub(super) fn check(file: &Path, text: &str, wanted: &Identity) -> Result<Held, 
         record.later |= contents.later.contains(&record.identity.name);
     }
     let format = contents.format;
+    // Nobody reads the records of a keyspace that is about to be dropped.
+    let is_kept = |record: &KeyspaceRecord| {
+        let name = &record.identity.name;
+        !record.dropped && wanted.keyspaces.iter().any(|keyspace| keyspace.name == *name)
+    };
     let is_old = |record: &&KeyspaceRecord| {
         let first = wanted.first_formats.get(&record.identity.protocol);
-        !record.dropped && first.is_some_and(|first| format < *first)
+        is_kept(record) && first.is_some_and(|first| format < *first)
     };
     if let Some(KeyspaceRecord { identity, .. }) = records.0.iter().find(is_old) {
         let KeyspaceIdentity { name, protocol, .. } = identity;

@@ -351,3 +351,27 @@ fn records_that_can_not_be_read_any_more_are_refused() {
     let readable = Identity { first_formats: BTreeMap::new(), ..identity() };
     drop(DataDirectory::open(scratch.path(), &readable, Start::Usual).unwrap());
 }
+
+#[test]
+fn records_of_a_dropped_keyspace_need_not_be_readable() {
+    let scratch = Scratch::new();
+    let both = Identity {
+        keyspaces: vec![keyspace("accounts", "morty", 4), keyspace("carts", "ncc", 1)],
+        ..identity()
+    };
+    drop(settled(&scratch, &both, Start::Usual));
+    let file = scratch.path().join("identity.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    let old = text.replace(&format!("format = {FORMAT}"), "format = 3");
+    fs::write(&file, &old).unwrap();
+    let kept = Identity { keyspaces: vec![keyspace("accounts", "morty", 4)], ..identity() };
+    for configured in [&both, &kept] {
+        let refusal = DataDirectory::open(scratch.path(), configured, Start::Usual);
+        refused(refusal, &["`accounts`", "`morty`"]);
+        assert_eq!(fs::read_to_string(&file).unwrap(), old, "nothing is written");
+    }
+    let dropped = Identity { keyspaces: vec![keyspace("carts", "ncc", 1)], ..identity() };
+    let directory = DataDirectory::open(scratch.path(), &dropped, Start::Usual).unwrap();
+    let names: Vec<_> = directory.dropped().iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["accounts"]);
+}
