@@ -34,8 +34,12 @@ pub enum Observation {
         reads: Vec<(Key, Version)>,
         /// The keys that it has written.
         writes: Vec<Key>,
+        /// Whether this replica leads the partition, or its protocol has no leaders. Then it also observes the transactions
+        /// that are aborted there.
+        leads: bool,
     },
-    /// This replica has learned, or decided, that the transaction does not commit under this version.
+    /// The transaction does not commit under this version. Each replica that [`leads`](Observation::Committed::leads)
+    /// observes that once, if it knew the transaction.
     Aborted {
         /// The transaction.
         version: Version,

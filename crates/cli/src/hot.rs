@@ -21,7 +21,7 @@ pub(crate) fn setting(protocol: &str) -> Setting {
         others: others.collect(),
         clients: 1.0,
         committed_per_s: 0.0,
-        attempts: 1.0,
+        attempts: None,
         trips: alike(0.0),
         cores: None,
     }

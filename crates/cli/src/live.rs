@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serried::{Client, Database, Durability, WatchOptions, Watched};
-use serried_actor::Timestamp;
+use serried_actor::{Observation, Timestamp};
 use serried_model::Key;
 use serried_reproduce::Costs;
 use serried_windows::{
@@ -30,9 +30,9 @@ struct Seen<'a> {
     until_ns: u64,
     /// How many events were dropped for lack of memory: if there are any, windows are missing.
     forgotten: u64,
-    /// Committed transactions per second, attempts for each, and how many are in progress at a time.
+    /// Committed transactions per second, attempts for each if they are known, and how many are in progress at a time.
     committed_per_s: f64,
-    attempts_per_txn: f64,
+    attempts_per_txn: Option<f64>,
     in_progress: f64,
     /// What would help the keys, in their order.
     advice: Vec<Diagnosis>,
@@ -65,7 +65,7 @@ pub(crate) fn run(windows: &Windows, address: &str) -> anyhow::Result<Ended> {
         let (node, forgotten, nothing) =
             (watched.node, watched.forgotten, watched.observed.is_empty());
         let recorded_s = recorded.end.since(recorded.start).as_secs_f64();
-        let (committed, aborted) = (watched.committed as f64, watched.aborted as f64);
+        let (committed, attempts) = (watched.committed as f64, attempts(&watched));
         let committed_before = watched.committed_before as f64;
         let hottest = windows.hottest.max(CONSIDERED);
         let mut keys = analysed(watched, named.clone(), hottest, shown.clone());
@@ -82,7 +82,7 @@ pub(crate) fn run(windows: &Windows, address: &str) -> anyhow::Result<Ended> {
         }
         let mut setting = Setting {
             committed_per_s: committed / recorded_s.max(1e-9),
-            attempts: (committed + aborted) / committed.max(1.0),
+            attempts,
             ..setting(protocol)
         };
         measure(&mut setting, (client, address), &keys).await;
@@ -121,9 +121,27 @@ pub(crate) fn run(windows: &Windows, address: &str) -> anyhow::Result<Ended> {
         );
         let shown = Shown { keys: &seen.keys, advice: &seen.advice, shown, forgotten, title };
         windows.show(&shown, &seen, windows.svg.as_deref())?;
+        if seen.attempts_per_txn.is_none() && !nothing && !windows.sim.load.json {
+            println!(
+                "{node} leads too few of the partitions of these keys to know how many attempts abort: advice that \
+                 depends on that is missing"
+            );
+        }
         database.close().await;
         Ok(Ended::Well)
     })
+}
+
+/// Attempts per commit at the partitions that the node leads. They say nothing of the keys if it leads hardly any of
+/// theirs: unless at least half of the keys' commits are at partitions that it leads, they are unknown.
+fn attempts(watched: &Watched) -> Option<f64> {
+    let of_keys = watched.observed.iter().filter_map(|observed| match observed.what {
+        Observation::Committed { leads, .. } => Some(leads),
+        _ => None,
+    });
+    let (led, all) = of_keys.fold((0, 0), |(led, all), leads| (led + u64::from(leads), all + 1));
+    let committed = watched.committed_where_it_leads as f64;
+    (all > 0 && led * 2 >= all).then(|| (committed + watched.aborted as f64) / committed.max(1.0))
 }
 
 /// The windows of the named keys, or of those that were written most: each of the node's cores has chosen
@@ -174,6 +192,49 @@ async fn measure(setting: &mut Setting, (client, address): (&Client, &str), keys
     let latency_ms = if per_s > 0.0 { weighed / per_s } else { 1.0 };
     let clients = setting.committed_per_s * latency_ms / 1e3;
     // Where attempts abort, most clients pause before the next one, and nobody sees them.
-    let hidden = if setting.attempts > MANY_ATTEMPTS { HIDDEN_CLIENTS } else { 1.0 };
+    let aborts = setting.attempts.is_some_and(|attempts| attempts >= MANY_ATTEMPTS);
+    let hidden = if aborts { HIDDEN_CLIENTS } else { 1.0 };
     setting.clients = clients.max(hidden);
+}
+
+#[cfg(test)]
+mod tests {
+    use serried_actor::Observed;
+    use serried_model::{NodeId, Version};
+
+    use super::*;
+
+    /// A node that saw commits of the watched keys, each of them as a leader or not.
+    fn watched(led: &[bool], committed_where_it_leads: u64, aborted: u64) -> Watched {
+        let committed = |leads: &bool| Observed {
+            at_ns: 1,
+            node: NodeId(0),
+            what: Observation::Committed {
+                version: Version::INITIAL,
+                reads: Vec::new(),
+                writes: vec![Key::from("key")],
+                leads: *leads,
+            },
+        };
+        Watched {
+            node: NodeId(0),
+            from_ns: 0,
+            until_ns: 1,
+            observed: led.iter().map(committed).collect(),
+            forgotten: 0,
+            committed: 1000,
+            committed_where_it_leads,
+            aborted,
+            committed_before: 0,
+            clock_began_us: 0,
+        }
+    }
+
+    #[test]
+    fn attempts_are_known_only_where_the_node_leads_the_partitions_of_the_keys() {
+        assert_eq!(attempts(&watched(&[true, true], 10, 20)), Some(3.0));
+        assert_eq!(attempts(&watched(&[true, false], 10, 0)), Some(1.0));
+        assert_eq!(attempts(&watched(&[true, false, false], 10, 0)), None);
+        assert_eq!(attempts(&watched(&[], 0, 20)), None);
+    }
 }

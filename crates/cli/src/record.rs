@@ -164,7 +164,7 @@ impl Record {
                 recorded = recording.next(patience) => match recorded {
                     Err(RecordError::Lost { .. }) => {
                         let (_, lasted) = ended.unwrap_or((Bound::Lost, begun.elapsed()));
-                        return Ok((builder, Bound::Lost, 0, lasted));
+                        return Ok((builder, Bound::Lost, recording.dropped(), lasted));
                     }
                     recorded => recorded?,
                 },

@@ -271,7 +271,7 @@ impl Collectors {
         }
         let reads = footprint.reads.iter().map(|read| (read.key.clone(), read.version)).collect();
         let writes = footprint.writes.iter().map(|write| write.key.clone()).collect();
-        let what = Observation::Committed { version, reads, writes };
+        let what = Observation::Committed { version, reads, writes, leads: true };
         collector.observe(Observed { at_ns: at.0, node, what });
     }
 }
@@ -339,10 +339,11 @@ impl Visitor<Transactions> for Run<'_> {
         let within = ended.iter().filter(|(at, _)| (from..until).contains(at));
         let (committed, attempts) =
             within.fold((0, 0), |(count, sum), (_, attempts)| (count + 1, sum + attempts));
+        let attempts_per_txn = f64::from(attempts) / f64::from(committed.max(1));
         let setting = Setting {
             clients: clients as f64,
             committed_per_s: f64::from(committed) / windows.span.as_secs_f64(),
-            attempts: f64::from(attempts) / f64::from(committed.max(1)),
+            attempts: Some(attempts_per_txn),
             trips: simulated_trips(&geography, sim, clients)?,
             cores: None,
             ..setting(protocol)
@@ -352,7 +353,7 @@ impl Visitor<Transactions> for Run<'_> {
         advice.truncate(windows.hottest);
         Ok(Seen {
             committed_per_s: setting.committed_per_s,
-            attempts_per_txn: setting.attempts,
+            attempts_per_txn,
             advice,
             protocol: protocol.to_string(),
             workload: name,

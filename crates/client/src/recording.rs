@@ -1,7 +1,7 @@
 //! A client's view of a recording of what all clients of a keyspace do.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serried_model::{Key, NodeId, TransactionReport};
@@ -61,6 +61,7 @@ pub struct Recording {
     inbox: mpsc::UnboundedReceiver<RecordReply>,
     /// How many bytes of reports wait in the inbox.
     waiting_bytes: Arc<AtomicUsize>,
+    dropped: Arc<AtomicU64>,
 }
 
 impl Client {
@@ -105,17 +106,28 @@ impl Recording {
         if !core.links.push_frame_to(member, 0, Kind::RecordRequest, &asked) {
             return None;
         }
-        let replies =
-            Replies { sender, waiting_bytes: waiting_bytes.clone(), dropped: 0, link: None };
+        let dropped = Arc::new(AtomicU64::new(0));
+        let replies = Replies {
+            sender,
+            waiting_bytes: waiting_bytes.clone(),
+            dropped: dropped.clone(),
+            link: None,
+        };
         core.side.recordings.insert(request, replies);
         drop(core);
         let (node, endpoint) = (NodeId::replica(0, member), endpoint.clone());
-        Some(Recording { node, endpoint, request, inbox, waiting_bytes })
+        Some(Recording { node, endpoint, request, inbox, waiting_bytes, dropped })
     }
 
     /// The node that asks clients for reports.
     pub fn node(&self) -> NodeId {
         self.node
+    }
+
+    /// How many transactions this client has dropped so far because too much waited to be taken. They are among those that
+    /// [`RecordingEvent::Ended`] counts. If the connection is lost before that, they are all that is known to be missing.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
     }
 
     /// Asks the node to end before the time is over. What clients have committed until then still comes.

@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use serried_actor::Timestamp;
 use serried_model::{Key, TransactionReport};
-use serried_wire::{Kind, LinkId, Links, MOST_REPORT_BYTES, Report, ReportRequest, encode};
+use serried_wire::{End, Kind, LinkId, Links, MOST_REPORT_BYTES, Report, ReportRequest, encode};
 
-/// While more bytes than this wait on the link, transactions are not reported.
+/// While more bytes than this wait on the link, or half of what may wait there, transactions are not reported.
 const MOST_WAITING_BYTES: usize = 4 << 20;
+/// The times that a node's requests take to come differ by less than this.
+const JITTER: Duration = Duration::from_secs(1);
 /// Reports are collected for this long after others were sent, because every frame costs system calls.
 const PAUSE: Duration = Duration::from_millis(5);
 /// The most bytes of transactions in a report. What else it has takes less than the rest.
@@ -24,10 +26,15 @@ pub(crate) struct Reporting {
 
 /// What a node wants.
 struct Wanted {
-    link: LinkId,
+    /// None while the node can't be reached. It may ask again.
+    link: Option<LinkId>,
+    /// The node, if it is known.
+    end: Option<End>,
     request: ReportRequest,
     /// When the request came.
     since: Timestamp,
+    /// When the recording was first asked for: `since`, unless the link was lost and the node has asked again.
+    first: Timestamp,
     /// How many transactions were not reported since the last report.
     missed: u64,
     /// What is to be sent, and how many bytes it takes at most.
@@ -38,6 +45,28 @@ struct Wanted {
 }
 
 impl Wanted {
+    fn new(link: LinkId, end: Option<End>, request: ReportRequest, now: Timestamp) -> Wanted {
+        Wanted {
+            link: Some(link),
+            end,
+            request,
+            since: now,
+            first: now,
+            missed: 0,
+            transactions: Vec::new(),
+            bytes: 0,
+            sent_at: Timestamp(0),
+        }
+    }
+
+    /// Whether a request is for the recording that this is for. A node that was started again may give another recording the
+    /// same number, but that begins later.
+    fn is_for(&self, request: &ReportRequest, now: Timestamp) -> bool {
+        let ReportRequest { recording, keyspace, elapsed, .. } = self.request;
+        (recording, keyspace) == (request.recording, request.keyspace)
+            && request.elapsed + JITTER >= elapsed + now.since(self.since)
+    }
+
     /// Takes a transaction of a keyspace, unless another one is recorded or it began before the recording.
     fn take(
         &mut self,
@@ -46,8 +75,12 @@ impl Wanted {
         now: Timestamp,
         links: &mut Links,
     ) {
-        let Wanted { request, since, .. } = *self;
-        if request.keyspace != keyspace || transaction.began_ns < since.0 {
+        let Wanted { link, request, since, first, .. } = *self;
+        if request.keyspace != keyspace || transaction.began_ns < first.0 {
+            return;
+        }
+        if link.is_none() || transaction.began_ns < since.0 {
+            self.missed += 1;
             return;
         }
         let elapsed_ns = u64::try_from(request.elapsed.as_nanos()).unwrap_or(u64::MAX);
@@ -73,32 +106,40 @@ impl Wanted {
     /// When there is something to send.
     fn due(&self) -> Option<Timestamp> {
         let has_something = !self.transactions.is_empty() || self.missed > 0;
-        has_something.then(|| self.sent_at + PAUSE)
+        (has_something && self.link.is_some()).then(|| self.sent_at + PAUSE)
     }
 
     fn send(&mut self, now: Timestamp, links: &mut Links) {
+        let Some(link) = self.link else { return };
         let transactions = std::mem::take(&mut self.transactions);
         self.bytes = 0;
         self.sent_at = now;
-        if links.is_behind(self.link, MOST_WAITING_BYTES) {
+        if links.is_crowded(link, MOST_WAITING_BYTES) {
             self.missed += transactions.len() as u64;
         } else if !transactions.is_empty() || self.missed > 0 {
-            self.push(transactions, links);
+            self.push(link, transactions, links);
         }
     }
 
-    fn push(&mut self, transactions: Vec<TransactionReport<Key>>, links: &mut Links) {
+    fn push(&mut self, link: LinkId, transactions: Vec<TransactionReport<Key>>, links: &mut Links) {
         let missed = std::mem::take(&mut self.missed);
         let report = Report { recording: self.request.recording, missed, transactions };
-        links.push_frame(self.link, Kind::Report, &encode(&report));
+        links.push_frame(link, Kind::Report, &encode(&report));
     }
 
     /// Sends what is left. The number of what is missed is sent even if the link is behind.
     fn finish(mut self, now: Timestamp, links: &mut Links) {
         self.send(now, links);
-        if self.missed > 0 {
-            self.push(Vec::new(), links);
+        if let Some(link) = self.link.filter(|_| self.missed > 0) {
+            self.push(link, Vec::new(), links);
         }
+    }
+
+    /// The link is lost, and with it what was not sent.
+    fn lose(&mut self) {
+        self.link = None;
+        self.missed += std::mem::take(&mut self.transactions).len() as u64;
+        self.bytes = 0;
     }
 }
 
@@ -152,18 +193,19 @@ impl Reporting {
         now: Timestamp,
         links: &mut Links,
     ) {
-        for ended in self.wanted.extract_if(.., |wanted| wanted.link == link) {
+        for ended in self.wanted.extract_if(.., |wanted| wanted.link == Some(link)) {
             ended.finish(now, links);
         }
-        self.wanted.extend(request.map(|request| Wanted {
-            link,
-            request,
-            since: now,
-            missed: 0,
-            transactions: Vec::new(),
-            bytes: 0,
-            sent_at: Timestamp(0),
-        }));
+        let end = links.end(link);
+        let is_lost = |wanted: &mut Wanted| wanted.link.is_none() && wanted.end == end;
+        let lost: Vec<Wanted> = self.wanted.extract_if(.., is_lost).collect();
+        if let Some(request) = request {
+            let mut wanted = Wanted::new(link, end, request, now);
+            if let Some(lost) = lost.iter().find(|lost| lost.is_for(&request, now)) {
+                (wanted.first, wanted.missed) = (lost.first, lost.missed);
+            }
+            self.wanted.push(wanted);
+        }
         self.note_keyspaces();
     }
 
@@ -171,9 +213,11 @@ impl Reporting {
         self.recorded.set(self.wanted.iter().map(|wanted| wanted.request.keyspace));
     }
 
-    /// A link has ended, and with it what the node at its other end wanted.
+    /// A link has ended. What the node at its other end can't be told is counted until it asks again.
     pub(crate) fn lost(&mut self, link: LinkId) {
-        self.wanted.retain(|wanted| wanted.link != link);
+        self.wanted.retain(|wanted| wanted.link != Some(link) || wanted.end.is_some());
+        let lost = self.wanted.iter_mut().filter(|wanted| wanted.link == Some(link));
+        lost.for_each(Wanted::lose);
         self.note_keyspaces();
     }
 
@@ -301,6 +345,9 @@ mod tests {
         reporting.lost(link);
         assert!(recorded.has(7));
         reporting.ask(other, None, Timestamp(100), &mut links);
+        assert!(recorded.has(7), "the one whose link is lost may ask again");
+        let over = Timestamp(100) + request(7).lasts;
+        reporting.report(7, &transaction(150, "key"), over, &mut links);
         assert!(!recorded.has(7));
     }
 
@@ -427,5 +474,85 @@ mod tests {
         // The first one is sent at once. The recording had been going on for 500 ns when the client was asked at 100.
         let [waiting] = &reporting.wanted[0].transactions[..] else { panic!("the second waits") };
         assert_eq!((waiting.began_ns, waiting.ended_ns), (550, 560));
+    }
+
+    /// What is reported as missed after a link was lost and the node has asked again `later` by the client's clock, when so
+    /// much of its recording was over.
+    fn missed_after_loss(recording: u64, elapsed: Duration, later: Duration) -> u64 {
+        let mut links = Links::new();
+        let link = open(&mut links, 0);
+        let mut reporting = Reporting::default();
+        let began = Timestamp(100);
+        reporting.ask(link, Some(request(7)), began, &mut links);
+        // One is sent, and two wait.
+        for _ in 0..3 {
+            reporting.report(7, &transaction(150, "key"), Timestamp(LATER), &mut links);
+        }
+        links.remove(link);
+        reporting.lost(link);
+        assert!(reporting.recorded().has(7) && reporting.due().is_none());
+        // Nobody can be told of this one.
+        reporting.report(7, &transaction(150, "key"), Timestamp(LATER), &mut links);
+        reporting.report(6, &transaction(150, "key"), Timestamp(LATER), &mut links);
+        let (link, again) = (open(&mut links, 0), began + later);
+        let asked = ReportRequest { recording, elapsed, ..request(7) };
+        reporting.ask(link, Some(asked), again, &mut links);
+        // It began before the link was lost, or before the recording.
+        for began_ns in [again.0 - 1, began.0 - 1] {
+            reporting.report(7, &transaction(began_ns, "key"), Timestamp(1000), &mut links);
+        }
+        assert_eq!(reporting.wanted.len(), 1);
+        reporting.wanted[0].missed
+    }
+
+    #[test]
+    fn what_was_missed_before_a_link_was_lost_is_reported_when_the_node_asks_again() {
+        let half = Duration::from_millis(500);
+        let ReportRequest { recording, elapsed, .. } = request(7);
+        assert_eq!(missed_after_loss(recording, elapsed + half, half), 4);
+        assert_eq!(missed_after_loss(recording + 1, elapsed + half, half), 0);
+        // Another recording of the same number has begun since.
+        assert_eq!(missed_after_loss(recording, elapsed, JITTER * 2), 0);
+    }
+
+    #[test]
+    fn a_node_that_does_not_ask_again_is_forgotten_when_its_recording_is_over() {
+        let mut links = Links::new();
+        let link = open(&mut links, 0);
+        let mut reporting = Reporting::default();
+        reporting.ask(link, Some(request(7)), Timestamp(100), &mut links);
+        links.remove(link);
+        reporting.lost(link);
+        reporting.report(
+            7,
+            &transaction(150, "key"),
+            Timestamp(100) + request(7).lasts,
+            &mut links,
+        );
+        assert!(reporting.wanted.is_empty() && !reporting.recorded().has(7));
+    }
+
+    #[test]
+    fn reports_that_a_link_would_refuse_are_counted_however_little_may_wait_there() {
+        let mut links = Links::new();
+        let link = links.open(LinkOptions {
+            end: End::Core { member: 0, core: 0 },
+            route: true,
+            internal: false,
+            delay: Duration::ZERO,
+            frame_bytes: 64 << 10,
+            most_waiting_bytes: 1000,
+        });
+        let mut reporting = Reporting::default();
+        reporting.ask(link, Some(request(7)), Timestamp(100), &mut links);
+        let (reports, mut sent) = (100, 0);
+        for number in 1..=reports {
+            let before = links.waiting_bytes();
+            let now = Timestamp(LATER * number);
+            reporting.report(7, &transaction(150, "key"), now, &mut links);
+            sent += u64::from(links.waiting_bytes() != before);
+        }
+        assert!((1..reports).contains(&sent));
+        assert_eq!(reporting.wanted[0].missed, reports - sent);
     }
 }

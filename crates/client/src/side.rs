@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use serried_actor::{NodeSet, Timestamp};
 use serried_model::{Key, NodeId, ReportedModification, ReportedModify, TransactionReport};
@@ -22,8 +22,8 @@ pub(crate) struct Replies {
     pub(crate) sender: mpsc::UnboundedSender<RecordReply>,
     /// How many bytes of reports wait for the task that records, which subtracts those that it has taken.
     pub(crate) waiting_bytes: Arc<AtomicUsize>,
-    /// How many transactions were dropped because too many waited.
-    pub(crate) dropped: u64,
+    /// How many transactions were dropped because too many waited. The task that records sees it, too.
+    pub(crate) dropped: Arc<AtomicU64>,
     /// The link over which they come, once one has come. Nothing more comes when it has ended.
     pub(crate) link: Option<LinkId>,
 }
@@ -50,12 +50,14 @@ impl Replies {
             RecordReply::Reported(_, transactions) => {
                 let bytes = report_bytes(transactions);
                 if self.waiting_bytes.load(Ordering::Relaxed) + bytes > MOST_WAITING_BYTES {
-                    self.dropped += transactions.len() as u64;
+                    self.dropped.fetch_add(transactions.len() as u64, Ordering::Relaxed);
                     return;
                 }
                 self.waiting_bytes.fetch_add(bytes, Ordering::Relaxed);
             }
-            RecordReply::Ended { missed } => *missed = missed.saturating_add(self.dropped),
+            RecordReply::Ended { missed } => {
+                *missed = missed.saturating_add(self.dropped.load(Ordering::Relaxed));
+            }
             RecordReply::Began | RecordReply::Refused(_) => {}
         }
         // The task that records may be gone.
@@ -226,8 +228,13 @@ mod tests {
     fn reports_that_nobody_takes_are_dropped_and_counted_and_the_end_still_comes() {
         let (sender, mut inbox) = mpsc::unbounded_channel();
         let waiting_bytes = Arc::new(AtomicUsize::new(0));
-        let mut replies =
-            Replies { sender, waiting_bytes: waiting_bytes.clone(), dropped: 0, link: None };
+        let dropped = Arc::new(AtomicU64::new(0));
+        let mut replies = Replies {
+            sender,
+            waiting_bytes: waiting_bytes.clone(),
+            dropped: dropped.clone(),
+            link: None,
+        };
         let transaction = TransactionReport {
             began_ns: 1,
             ended_ns: 2,
@@ -243,6 +250,7 @@ mod tests {
         assert!(bytes >= 3 * size_of::<TransactionReport<Key>>());
         waiting_bytes.store(MOST_WAITING_BYTES - bytes + 1, Ordering::Relaxed);
         replies.pass_on(reported());
+        assert_eq!(dropped.load(Ordering::Relaxed), 3, "if no end comes, this is known");
         replies.pass_on(RecordReply::Ended { missed: 4 });
         assert!(matches!(inbox.try_recv(), Ok(RecordReply::Reported(..))));
         assert!(matches!(inbox.try_recv(), Ok(RecordReply::Ended { missed: 7 })));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serried_actor::Observed;
 use serried_model::{Key, NodeId};
-use serried_wire::{Endpoint, Kind, WatchReply, WatchRequest, encode};
+use serried_wire::{Endpoint, Kind, Recorded, WatchReply, WatchRequest, encode};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -79,13 +79,30 @@ pub struct Watched {
     pub forgotten: u64,
     /// How many transactions committed meanwhile at its partitions, whatever their keys.
     pub committed: u64,
-    /// How many attempts of transactions its partitions aborted meanwhile.
+    /// How many of these did so at partitions that it leads, or whose protocol has no leaders.
+    pub committed_where_it_leads: u64,
+    /// How many attempts of transactions were aborted at these partitions meanwhile. It sees no others.
     pub aborted: u64,
     /// How many transactions committed while it counted writes to choose the keys. It sends nothing then, so this is what
     /// commits when it is not watched.
     pub committed_before: u64,
     /// What its wall clock showed when its clock was at 0, in microseconds since the Unix epoch.
     pub clock_began_us: u64,
+}
+
+impl Watched {
+    /// Adds what a core has counted. A node may claim any numbers.
+    fn add(&mut self, recorded: &Recorded) {
+        for (sum, counted) in [
+            (&mut self.forgotten, recorded.forgotten),
+            (&mut self.committed, recorded.committed),
+            (&mut self.committed_where_it_leads, recorded.committed_where_it_leads),
+            (&mut self.aborted, recorded.aborted),
+            (&mut self.committed_before, recorded.committed_before),
+        ] {
+            *sum = sum.saturating_add(counted);
+        }
+    }
 }
 
 /// A node that is being watched, until this is dropped.
@@ -206,6 +223,7 @@ impl Watching {
             observed: Vec::new(),
             forgotten: 0,
             committed: 0,
+            committed_where_it_leads: 0,
             aborted: 0,
             committed_before: 0,
             clock_began_us: 0,
@@ -225,10 +243,7 @@ impl Watching {
                 WatchReply::Ended(recorded) => {
                     watched.from_ns = watched.from_ns.max(recorded.from_ns);
                     watched.until_ns = watched.until_ns.min(recorded.until_ns);
-                    watched.forgotten += recorded.forgotten;
-                    watched.committed += recorded.committed;
-                    watched.aborted += recorded.aborted;
-                    watched.committed_before += recorded.committed_before;
+                    watched.add(&recorded);
                     let began_us = recorded.until_us.saturating_sub(recorded.until_ns / 1000);
                     watched.clock_began_us = watched.clock_began_us.max(began_us);
                     ended += 1;
@@ -252,5 +267,47 @@ impl Drop for Watching {
         for request in &self.requests {
             core.side.watches.remove(request);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sums_of_what_cores_claim_do_not_overflow() {
+        let most = u64::MAX;
+        let recorded = Recorded {
+            from_ns: 0,
+            until_ns: 1,
+            forgotten: most,
+            until_us: 0,
+            committed: most,
+            committed_where_it_leads: most,
+            aborted: most,
+            committed_before: most,
+        };
+        let mut watched = Watched {
+            node: NodeId(0),
+            from_ns: 0,
+            until_ns: 1,
+            observed: Vec::new(),
+            forgotten: 1,
+            committed: 1,
+            committed_where_it_leads: 1,
+            aborted: 1,
+            committed_before: 1,
+            clock_began_us: 0,
+        };
+        let expected = Watched {
+            forgotten: most,
+            committed: most,
+            committed_where_it_leads: most,
+            aborted: most,
+            committed_before: most,
+            ..watched.clone()
+        };
+        watched.add(&recorded);
+        assert_eq!(watched, expected);
     }
 }

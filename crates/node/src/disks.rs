@@ -150,6 +150,10 @@ impl Disks for NodeDisks {
         Ok(Opened { log, store, rejoins: self.directory.rejoins(keyspace) })
     }
 
+    fn opened(&self) -> Result<(), String> {
+        self.directory.opened().map_err(|error| error.to_string())
+    }
+
     fn close(&self) -> Result<(), String> {
         self.logs.run.end().map_err(|error| error.to_string())
     }
@@ -411,7 +415,15 @@ mod tests {
             let format = text.lines().find(is_format).unwrap();
             fs::write(&file, text.replace(format, "format = 3")).unwrap();
             match open() {
-                Ok(_) => assert!(protocol.first_format <= 3, "{}", protocol.name),
+                Ok(disks) => {
+                    assert!(protocol.first_format <= 3, "{}", protocol.name);
+                    let has = |format: &str| {
+                        fs::read_to_string(&file).unwrap().lines().any(|line| line == format)
+                    };
+                    assert!(has("format = 3"), "no partition was opened");
+                    disks.opened().unwrap();
+                    assert!(has(format));
+                }
                 Err(error) => {
                     assert!(protocol.first_format > 3, "{}: {error}", protocol.name);
                     assert!(error.to_string().contains(protocol.name), "{error}");

@@ -15,6 +15,14 @@ pub trait Disks: Send + Sync + 'static {
     /// If it can't be read or is damaged, with the file, the offset and what to do.
     fn open(&self, keyspace: &str, partition: u16) -> Result<Opened, String>;
 
+    /// All partitions that the node has were opened and replayed. Nothing is written into their logs before this.
+    ///
+    /// # Errors
+    /// If that can't be noted.
+    fn opened(&self) -> Result<(), String> {
+        Ok(())
+    }
+
     /// Which data the node has, if that can be distinguished from data that the node had before.
     fn provenance(&self) -> Option<Provenance> {
         None

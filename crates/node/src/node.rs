@@ -207,16 +207,20 @@ impl Node {
         let pins = server.configuration.pin.unwrap_or(pins);
         let mut handle = NodeHandle { server, local_addr, threads: Vec::new() };
         let (started, starts) = mpsc::channel();
+        // They are dropped before the handle, which waits for the threads.
+        let mut releases = Vec::new();
         let (count, mut listener) = (cores.len(), Some(listener));
         for core in cores {
             let name = format!("serried-node-{}.{}", handle.server.id().member(), core.core());
             let (replicas, started) = (replicas.clone(), started.clone());
+            let (release, released) = mpsc::channel();
+            releases.push(release);
             let listener = if core.core() == 0 { listener.take() } else { None };
             let body = move || {
                 if pins {
                     pin_to(core.core());
                 }
-                run(core, listener, &replicas, started);
+                run(core, listener, &replicas, (started, released));
             };
             let thread = thread::Builder::new().name(name).spawn(body);
             handle.threads.push(thread.map_err(StartError::System)?);
@@ -227,6 +231,11 @@ impl Node {
             let panicked =
                 || handle.server.life.failure().map_or_else(ended_early, StartError::Failed);
             starts.recv().unwrap_or_else(|_| Err(panicked()))?;
+        }
+        handle.server.opened()?;
+        for release in releases {
+            // A thread that has panicked since ends the node.
+            let _ = release.send(());
         }
         let node = handle.server.id();
         tracing::info!(%node, address = %local_addr, cores = count, "serving");
@@ -248,7 +257,7 @@ fn run(
     core: Thread,
     listener: Option<TcpListener>,
     replicas: &Replicas,
-    started: mpsc::Sender<Result<(), StartError>>,
+    (started, released): (mpsc::Sender<Result<(), StartError>>, mpsc::Receiver<()>),
 ) {
     let (server, running) = (core.server().clone(), core.running());
     let body = || {
@@ -259,7 +268,10 @@ fn run(
             Ok((runtime, listener)) => {
                 let _ = started.send(Ok(()));
                 drop(started);
-                runtime.block_on(core.run(listener));
+                // Nothing is written before all cores have opened their partitions.
+                if released.recv().is_ok() {
+                    runtime.block_on(core.run(listener));
+                }
             }
             Err(error) => drop(started.send(Err(error))),
         }

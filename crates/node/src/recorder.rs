@@ -2,8 +2,8 @@
 //!
 //! Clients report transactions to the first core of a node that asks them to, and the core passes the reports on. While
 //! nobody records, clients send none. A core serves one recorder at a time, for at most ten minutes, and keeps nothing
-//! but what waits on the recorder's link: 8 MiB before it drops reports. It counts what it drops. When the time is over, it
-//! tells clients, and waits for a moment for what they have not sent yet.
+//! but what waits on the recorder's link: 8 MiB before it drops reports, or half of what may wait there if that is less. It
+//! counts what it drops. When the time is over, it tells clients, and waits for a moment for what they have not sent yet.
 
 use std::time::Duration;
 
@@ -133,7 +133,7 @@ impl Recorder {
         }
         // A client may claim to have missed any number.
         recording.missed = recording.missed.saturating_add(report.missed);
-        if links.is_behind(recording.by.0, MOST_WAITING_BYTES) {
+        if links.is_crowded(recording.by.0, MOST_WAITING_BYTES) {
             recording.missed = recording.missed.saturating_add(report.transactions.len() as u64);
         } else {
             recording.reply(&RecordReply::Reported(from, report.transactions), links);

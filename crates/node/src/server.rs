@@ -188,6 +188,12 @@ impl Server {
         Joining { configuration, place: *place, disks, incarnation }.hello(core)
     }
 
+    /// All cores have opened their partitions.
+    pub(crate) fn opened(&self) -> Result<(), StartError> {
+        let noted = self.disks.as_ref().map_or(Ok(()), |disks| disks.opened());
+        noted.map_err(|reason| StartError::Directory { reason })
+    }
+
     /// Syncs everything to the disk, once all threads have ended. Does nothing if the node was not stopped.
     pub(crate) fn close_disks(&self) {
         if self.life.failure().is_some() {

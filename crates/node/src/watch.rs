@@ -2,8 +2,8 @@
 //!
 //! If several clients could watch at once, each with its own keys, there would be no bound on what a node holds and
 //! sends. So a core serves one at a time. While there is none, its replicas do not even make observations. What a watch
-//! takes is bounded: 512 counters of keys, a chunk of 32 KiB, and 4 MiB on the link before it forgets what it observes.
-//! It sends at most 2^18 observations, and ends by itself after at most four minutes.
+//! takes is bounded: 512 counters of keys, a chunk of 32 KiB, and 4 MiB on the link, or half of what may wait there, before it
+//! forgets what it observes. It sends at most 2^18 observations, and ends by itself after at most four minutes.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -119,8 +119,11 @@ pub(crate) struct Watch {
     chunk_bytes: usize,
     sent: usize,
     forgotten: u64,
-    /// How many transactions committed, and how many attempts were aborted, while it recorded.
-    ended: (u64, u64),
+    /// How many transactions committed while it recorded, how many of these at partitions that are led here, and how many
+    /// attempts were aborted at those.
+    committed: u64,
+    committed_where_it_leads: u64,
+    aborted: u64,
     /// How many committed before that.
     committed_before: u64,
 }
@@ -165,7 +168,9 @@ impl Watch {
             chunk_bytes: 0,
             sent: 0,
             forgotten: 0,
-            ended: (0, 0),
+            committed: 0,
+            committed_where_it_leads: 0,
+            aborted: 0,
             committed_before: 0,
         }
     }
@@ -176,9 +181,12 @@ impl Watch {
         let records = matches!(self.stage, Stage::Recording { .. });
         for what in observations.drain(..) {
             match &what {
-                Observation::Committed { .. } if records => self.ended.0 += 1,
+                Observation::Committed { leads, .. } if records => {
+                    self.committed += 1;
+                    self.committed_where_it_leads += u64::from(*leads);
+                }
                 Observation::Committed { .. } => self.committed_before += 1,
-                Observation::Aborted { .. } if records => self.ended.1 += 1,
+                Observation::Aborted { .. } if records => self.aborted += 1,
                 _ => {}
             }
             match &mut self.stage {
@@ -212,7 +220,7 @@ impl Watch {
     fn send_chunk(&mut self, links: &mut Links) {
         let chunk = std::mem::take(&mut self.chunk);
         self.chunk_bytes = 0;
-        if links.is_behind(self.link, MOST_WAITING_BYTES) {
+        if links.is_crowded(self.link, MOST_WAITING_BYTES) {
             self.forgotten += chunk.len() as u64;
         } else if !chunk.is_empty() {
             self.sent += chunk.len();
@@ -227,14 +235,14 @@ impl Watch {
             Stage::Recording { from, .. } => *from,
         };
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let (committed, aborted) = self.ended;
         let recorded = Recorded {
             from_ns: from.0,
             until_ns: now.0,
             forgotten: self.forgotten,
             until_us: wall.as_micros() as u64,
-            committed,
-            aborted,
+            committed: self.committed,
+            committed_where_it_leads: self.committed_where_it_leads,
+            aborted: self.aborted,
             committed_before: self.committed_before,
         };
         self.reply(WatchReply::Ended(recorded), links);

@@ -185,7 +185,10 @@ impl core::error::Error for UnknownProtocol {}
 
 #[cfg(test)]
 mod tests {
+    use serried_actor::Actor;
+
     use super::*;
+    use crate::frameworks::replicated_log;
 
     #[test]
     fn all_families_have_protocols_and_no_two_protocols_have_the_same_name() {
@@ -197,5 +200,29 @@ mod tests {
         let mut names: Vec<_> = list().iter().map(|protocol| protocol.name).collect();
         names.sort();
         assert!(names.is_sorted_by(|one, other| one != other), "{names:?}");
+    }
+    /// The type of a protocol's records, and the first format with its present records.
+    struct Records;
+
+    impl<F: Family> Visitor<F> for Records {
+        type Output = (&'static str, u32);
+
+        fn visit<P: Protocol<Family = F>>(self) -> Self::Output {
+            (core::any::type_name::<<P::Replica as Actor>::Record>(), P::FIRST_FORMAT)
+        }
+    }
+
+    #[test]
+    fn protocols_with_a_replicated_log_read_no_earlier_format_than_the_log() {
+        let mut logged = 0;
+        for protocol in list() {
+            let (record, first) = visit_any(protocol.name, Records).expect("it is listed");
+            assert_eq!(first, protocol.first_format);
+            if record.contains("replicated_log") {
+                logged += 1;
+                assert!(first >= replicated_log::FIRST_FORMAT, "{}", protocol.name);
+            }
+        }
+        assert!(logged > list().len() / 2, "{logged} have one");
     }
 }

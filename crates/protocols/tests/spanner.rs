@@ -335,18 +335,25 @@ fn each_replica_observes_what_commits_and_what_it_has_read() {
     let written =
         |key: &Key, version| Observation::Written { key: key.clone(), version, revision: 0 };
     let both = vec![alice.clone(), bob.clone()];
-    let expected = [
-        written(&alice, first),
-        written(&bob, first),
-        Observation::Committed { version: first, reads: Vec::new(), writes: both },
-        written(&alice, second),
-        Observation::Committed {
-            version: second,
-            reads: vec![(alice.clone(), first)],
-            writes: vec![alice],
-        },
-    ];
     for member in 0..3 {
+        let leads = member == 0;
+        let expected = [
+            written(&alice, first),
+            written(&bob, first),
+            Observation::Committed {
+                version: first,
+                reads: Vec::new(),
+                writes: both.clone(),
+                leads,
+            },
+            written(&alice, second),
+            Observation::Committed {
+                version: second,
+                reads: vec![(alice.clone(), first)],
+                writes: vec![alice.clone()],
+                leads,
+            },
+        ];
         let here = observed.iter().filter(|(node, _)| *node == NodeId(member));
         let here: Vec<_> = here.map(|(_, observation)| observation.clone()).collect();
         assert_eq!(here, expected, "{member}");

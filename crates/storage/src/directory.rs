@@ -55,6 +55,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serried_model::Provenance;
 
 pub(crate) use self::identity::FORMAT;
+use self::identity::FORMAT_OF_STORES;
 pub use self::identity::Identity;
 use self::identity::{Held, check, write};
 use self::peers::Peers;
@@ -162,7 +163,8 @@ impl DataDirectory {
         };
         let was_used = held.format > 1 && !held.records.0.is_empty();
         let dropped = held.records.drop_others(&identity.keyspaces);
-        if held.format < FORMAT || !dropped.is_empty() {
+        if held.format < FORMAT_OF_STORES || !dropped.is_empty() {
+            held.format = held.format.max(FORMAT_OF_STORES);
             write(&file, identity, &held)?;
         }
         let mut directory = DataDirectory {
@@ -231,11 +233,31 @@ impl DataDirectory {
                 _ => !first && held.is_later(&identity.name, *generation),
             };
             let (identity, generation) = (identity.clone(), *generation);
+            let is_known = |known: &KeyspaceRecord| known.generation == generation;
+            if !held.records.find(&identity.name).is_some_and(is_known) {
+                // Its records will be those of this format.
+                held.format = FORMAT;
+            }
             let new = KeyspaceRecord { identity, generation, dropped: false, later };
             held.records.put(new).map_err(refused)?;
         }
         if held != *present {
             write(&file, &self.identity, &held)?;
+            *present = held;
+        }
+        Ok(())
+    }
+
+    /// All partitions were opened. Nothing has been written into their logs since. From now on the directory has the present
+    /// format, which earlier releases refuse.
+    ///
+    /// # Errors
+    /// If the directory can't be written.
+    pub fn opened(&self) -> Result<(), StorageError> {
+        let mut present = self.held();
+        if present.format < FORMAT {
+            let held = Held { format: FORMAT, ..present.clone() };
+            write(&self.path.join(identity::NAME), &self.identity, &held)?;
             *present = held;
         }
         Ok(())

@@ -84,12 +84,19 @@ pub struct Setting {
     pub clients: f64,
     /// Committed transactions per second.
     pub committed_per_s: f64,
-    /// Attempts per committed transaction.
-    pub attempts: f64,
+    /// Attempts per committed transaction; `None` if they are unknown. Then there is no advice that depends on them.
+    pub attempts: Option<f64>,
     /// Distances.
     pub trips: Trips,
     /// How many cores nodes and clients have together; `None` if they are never busy, or on machines that are unknown.
     pub cores: Option<f64>,
+}
+
+impl Setting {
+    /// Whether transactions abort one another, if that is known.
+    fn aborts(&self) -> Option<bool> {
+        self.attempts.map(|attempts| attempts >= MANY_ATTEMPTS)
+    }
 }
 
 /// What helps a key.
@@ -234,7 +241,7 @@ impl Measured<'_> {
         let per_s = setting.committed_per_s.max(1e-9);
         let mean_ms = |key: &KeyWindows| 1e3 / key.achieved_per_s.max(1e-9);
         // Windows of a key that nobody waits for last until somebody comes along.
-        let waits = setting.attempts >= MANY_ATTEMPTS;
+        let waits = setting.aborts() == Some(true);
         let update_s = paths.update_ms() / 1e3;
         let queue = setting.clients - per_s * update_s;
         let is_behind = |mean_ms| queue > setting.clients / 2.0 && mean_ms < 4.0 * path_ms;
@@ -307,11 +314,12 @@ impl Measured<'_> {
     fn remedies(&self, number: usize, read_before: f64) -> impl Iterator<Item = Advice> {
         let mut advice = Vec::new();
         let setting = self.setting;
-        let aborts = setting.attempts >= MANY_ATTEMPTS;
+        let (aborts, takes_turns) =
+            (setting.aborts() == Some(true), setting.aborts() == Some(false));
         let alone = self.windows[number].together < MOST_TOGETHER;
         if let Some(contention) = setting.contention {
-            let can_tell =
-                !aborts || self.readers(number) < READERS && self.windows[number].closed >= CLOSED;
+            let can_tell = takes_turns
+                || self.readers(number) < READERS && self.windows[number].closed >= CLOSED;
             if contention.merges && read_before >= MOST_READ && can_tell {
                 advice.push((Remedy::Modify, self.modified(number, contention)));
             }
@@ -319,7 +327,8 @@ impl Measured<'_> {
                 advice.push((Remedy::GetForUpdate, self.with(contention)));
             }
         }
-        if aborts || setting.contention.is_none_or(|own| own.turns != Turns::Never) {
+        let may_take_turns = setting.contention.is_none_or(|own| own.turns != Turns::Never);
+        if aborts || takes_turns && may_take_turns {
             let best = setting.others.iter().filter(|other| match other.contention.turns {
                 Turns::Always => true,
                 Turns::ForUpdate => alone,
@@ -335,7 +344,7 @@ impl Measured<'_> {
                 (Remedy::Protocol { protocol: other.name, for_update }, network)
             }));
         }
-        if !aborts {
+        if takes_turns {
             advice.extend(self.split(number));
         }
         let now = match self.is_bound {
@@ -407,7 +416,7 @@ impl Measured<'_> {
         let setting = self.setting;
         let paths = Paths { trips: &setting.trips, contention };
         let now = setting.contention.map(|contention| Paths { trips: &setting.trips, contention });
-        let takes_turns = setting.attempts < MANY_ATTEMPTS;
+        let takes_turns = setting.aborts() == Some(false);
         let stretch = if takes_turns { self.stretch.max(1.0) } else { 1.0 };
         let ratio = now.map_or(1.0, |now| paths.update_ms() / now.update_ms());
         let delay_s = match self.is_bound || !takes_turns {
@@ -491,7 +500,7 @@ mod tests {
             flush_ms: 0.0,
             event_ms: 0.0,
         };
-        let (others, attempts, cores) = (Vec::new(), 1.0, None);
+        let (others, attempts, cores) = (Vec::new(), Some(1.0), None);
         let contention = Some(contention);
         Setting { contention, others, clients, committed_per_s, attempts, trips, cores }
     }
@@ -539,7 +548,8 @@ mod tests {
 
     #[test]
     fn reads_for_update_help_where_transactions_abort_and_would_take_turns() {
-        let aborting = |contention| Setting { attempts: 5.0, ..setting(contention, 64.0, 40.0) };
+        let attempts = Some(5.0);
+        let aborting = |contention| Setting { attempts, ..setting(contention, 64.0, 40.0) };
         let diagnosis = only(&[key(40.0, 0.0, 0.0)], &aborting(QUEUES));
         let advice = diagnosis.advice.iter().find(|one| one.remedy == Remedy::GetForUpdate);
         assert!((2.3..2.6).contains(&advice.unwrap().factor), "{diagnosis:?}");
@@ -552,7 +562,8 @@ mod tests {
         let named =
             |name, turns| Candidate { name, contention: Contention { turns, ..Contention::ALIKE } };
         let others = vec![named("aborts", Turns::Never), named("turns", Turns::Always)];
-        let setting = Setting { attempts: 5.0, others, ..setting(Contention::ALIKE, 64.0, 10.0) };
+        let attempts = Some(5.0);
+        let setting = Setting { attempts, others, ..setting(Contention::ALIKE, 64.0, 10.0) };
         let diagnosis = only(&[key(10.0, 0.0, 0.0)], &setting);
         let remedy = Remedy::Protocol { protocol: "turns", for_update: false };
         assert_eq!(diagnosis.advice.len(), 1, "{diagnosis:?}");
@@ -575,7 +586,7 @@ mod tests {
     fn nobody_is_to_queue_for_a_key_that_is_changed_together_with_other_hot_keys() {
         let queues = Candidate { name: "queues", contention: QUEUES };
         let setting =
-            Setting { attempts: 5.0, others: vec![queues], ..setting(QUEUES, 64.0, 40.0) };
+            Setting { attempts: Some(5.0), others: vec![queues], ..setting(QUEUES, 64.0, 40.0) };
         let remedies = |together: f64| -> Vec<Remedy> {
             let keys = vec![KeyWindows { together, ..key(40.0, 0.0, 0.0) }; 2];
             let diagnosis = only(&keys, &setting);
@@ -585,5 +596,25 @@ mod tests {
         let other = Remedy::Protocol { protocol: "queues", for_update: true };
         assert_eq!(remedies(MOST_TOGETHER - 0.01), [Remedy::GetForUpdate, other]);
         assert_eq!(remedies(MOST_TOGETHER), []);
+    }
+
+    #[test]
+    fn advice_that_depends_on_aborts_is_missing_while_they_are_unknown() {
+        let always = Contention { turns: Turns::Always, ..Contention::ALIKE };
+        let others = || vec![Candidate { name: "turns", contention: always }];
+        let remedies = |key: KeyWindows, attempts| {
+            let setting =
+                Setting { attempts, others: others(), ..setting(QUEUES, 64.0, key.achieved_per_s) };
+            let remedies = only(&[key], &setting).advice.into_iter().map(|advice| advice.remedy);
+            remedies.collect::<Vec<_>>()
+        };
+        let depends = |remedy: &Remedy| *remedy != Remedy::Modify;
+        for (per_s, attempts) in [(100.0, 1.0), (40.0, 5.0)] {
+            let known = remedies(key(per_s, 0.0, 0.0), Some(attempts));
+            assert!(known.iter().any(depends), "{attempts}: {known:?}");
+        }
+        assert_eq!(remedies(key(100.0, 0.0, 0.0), None), [Remedy::Modify]);
+        // It would not help if readers had to check again what they have read.
+        assert_eq!(remedies(key(100.0, 0.0, 50.0), None), []);
     }
 }

@@ -358,6 +358,7 @@ mod tests {
                     version: version(writer),
                     reads: read.map(|read| (key.clone(), version(read))).into_iter().collect(),
                     writes: vec![key],
+                    leads: true,
                 },
             };
             collector.observe(Observed { at_ns: at * 1_000_000, node: NodeId(*node), what });

@@ -120,7 +120,7 @@ impl Collector {
             Observation::Read { key, reader, found } => {
                 number(&key).map(|key| What::Read { key, reader, found })
             }
-            Observation::Committed { version, reads, writes } => {
+            Observation::Committed { version, reads, writes, .. } => {
                 let all = (reads.len() as u32, writes.len() as u32);
                 let closed = reads.iter().all(|(key, _)| writes.contains(key));
                 let writes: Vec<usize> = writes.iter().filter_map(number).collect();
@@ -174,7 +174,7 @@ mod tests {
     fn committed(writes: &[&str]) -> Observed {
         let version = Version { timestamp_us: 1, coordinator: NodeId(70_000) };
         let writes = writes.iter().map(|key| Key::from(*key)).collect();
-        observed(Observation::Committed { version, reads: vec![], writes })
+        observed(Observation::Committed { version, reads: vec![], writes, leads: true })
     }
 
     #[test]

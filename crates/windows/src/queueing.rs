@@ -1,5 +1,8 @@
 //! A closed queueing network: so many clients, each of which runs one transaction after the other.
 
+/// For more clients than this the throughput is extrapolated.
+const MOST_CLIENTS: u64 = 4096;
+
 /// What transactions wait for. A hot key serves one transaction at a time, for as long as its window lasts.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Network {
@@ -15,9 +18,17 @@ impl Network {
     /// Transactions per second with so many clients, by mean value analysis (Reiser and Lavenberg, 1980). Windows of a key
     /// differ less in length than exponentially distributed times: with a squared coefficient of variation of a half, who
     /// comes waits for three quarters of a mean window until the one that it finds is over. A number of clients that is not
-    /// whole is interpolated.
+    /// whole is interpolated. Beyond 4096 clients, each adds as much as the average of these does, up to what the place with the
+    /// greatest demand serves.
     pub(crate) fn throughput(&self, clients: f64) -> f64 {
-        let whole = clients.max(1.0).floor();
+        let most = 1.0 / self.demands_s.iter().copied().fold(1e-12, f64::max);
+        let clients = clients.max(1.0);
+        if clients > MOST_CLIENTS as f64 {
+            let throughput = self.throughput(MOST_CLIENTS as f64);
+            let each = throughput / MOST_CLIENTS as f64;
+            return (each * clients).min(most).min(self.most_per_s);
+        }
+        let whole = clients.floor();
         let mut queues = vec![0.0; self.demands_s.len()];
         let mut busy = vec![0.0; self.demands_s.len()];
         let (mut before, mut throughput) = (0.0, 0.0);
@@ -31,12 +42,11 @@ impl Network {
                 .collect();
             let takes_s = self.delay_s + waits.iter().sum::<f64>();
             before = throughput;
-            let most = self.demands_s.iter().copied().fold(0.0, f64::max);
-            throughput = (client as f64 / takes_s.max(1e-9)).min(1.0 / most.max(1e-12));
+            throughput = (client as f64 / takes_s.max(1e-9)).min(most);
             queues = waits.iter().map(|wait| wait * throughput).collect();
             busy = self.demands_s.iter().map(|demand| demand * throughput).collect();
         }
-        let between = before + (throughput - before) * (clients.max(1.0) - whole);
+        let between = before + (throughput - before) * (clients - whole);
         between.min(self.most_per_s)
     }
 }
@@ -69,5 +79,17 @@ mod tests {
         let network = Network { most_per_s: 70.0, ..network(0.001, &[0.0]) };
         assert_eq!(network.throughput(5.0), 70.0);
         assert!(network.throughput(5.5) <= 70.0);
+    }
+    #[test]
+    fn any_number_of_clients_is_solved_at_once_and_does_not_exceed_what_a_place_serves() {
+        for clients in [1e6, 1e18, f64::MAX, f64::INFINITY] {
+            let busy = network(0.008, &[0.002, 0.0005]).throughput(clients);
+            assert!((busy - 500.0).abs() < 1e-6, "{clients}: {busy}");
+        }
+        // Nobody waits for anybody.
+        let idle = network(1.0, &[]);
+        assert!((idle.throughput(1e6) - 1e6).abs() < 1.0);
+        let most = MOST_CLIENTS as f64;
+        assert!((idle.throughput(most + 0.5) - (most + 0.5)).abs() < 1e-6, "without a jump");
     }
 }

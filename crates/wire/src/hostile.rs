@@ -122,6 +122,7 @@ pub fn example_frames() -> Vec<Vec<u8>> {
         forgotten: 0,
         until_us: 1 << 50,
         committed: 5,
+        committed_where_it_leads: 4,
         aborted: 1,
         committed_before: 3,
     });

@@ -525,6 +525,18 @@ impl Links {
         self.find(id).is_some_and(|link| link.waiting() > bytes)
     }
 
+    /// Whether more than `bytes` wait on a link, or more than half of what may wait there before frames are dropped and a client
+    /// is disconnected. For frames that are not worth that.
+    pub fn is_crowded(&mut self, id: LinkId, bytes: usize) -> bool {
+        self.find(id)
+            .is_some_and(|link| link.waiting() > bytes.min(link.options.most_waiting_bytes / 2))
+    }
+
+    /// The other end of an open link.
+    pub fn end(&mut self, id: LinkId) -> Option<End> {
+        self.find(id).map(|link| link.options.end)
+    }
+
     /// Ready once something waits on a link; with `false` if it has ended instead.
     pub fn poll_waiting(&mut self, id: LinkId, cx: &mut Context<'_>) -> Poll<bool> {
         match self.find(id) {

@@ -52,7 +52,9 @@ pub struct Recorded {
     pub until_us: u64,
     /// How many transactions committed in it, whatever their keys.
     pub committed: u64,
-    /// How many attempts of transactions were aborted in it.
+    /// How many of these did so at partitions that the core leads, or whose protocol has no leaders.
+    pub committed_where_it_leads: u64,
+    /// How many attempts of transactions were aborted at these partitions.
     pub aborted: u64,
     /// How many transactions committed while keys were counted, when nothing was sent.
     pub committed_before: u64,

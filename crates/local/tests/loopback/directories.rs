@@ -189,6 +189,10 @@ impl Disks for Directory {
         self.opened.lock().unwrap().as_ref().expect(OPEN).meet(member, has)
     }
 
+    fn opened(&self) -> Result<(), String> {
+        self.opened.lock().unwrap().as_ref().expect(OPEN).opened()
+    }
+
     fn close(&self) -> Result<(), String> {
         self.opened.lock().unwrap().as_ref().expect(OPEN).close()
     }

@@ -33,6 +33,8 @@ struct State {
     full: bool,
     refused: usize,
     damaged: bool,
+    /// How often a node has opened all of its partitions.
+    opened: usize,
     /// How often a node was done with it in good order.
     closed: usize,
     /// Where it panics.
@@ -75,6 +77,11 @@ impl Disk {
         self.change(|state| state.panics = Some(panics));
     }
 
+    /// How often a node has opened all of its partitions.
+    pub(crate) fn opened(&self) -> usize {
+        self.change(|state| state.opened)
+    }
+
     /// How often a node was done with it in good order.
     pub(crate) fn closed(&self) -> usize {
         self.change(|state| state.closed)
@@ -92,6 +99,11 @@ impl Disks for Disk {
         let store = Box::new(KeptStore { panics, store: MemoryStore::default() });
         let log = Box::new(MemoryLog { state, place, appended: Vec::new() });
         Ok(Opened { log, store, rejoins: false })
+    }
+
+    fn opened(&self) -> Result<(), String> {
+        self.change(|state| state.opened += 1);
+        Ok(())
     }
 
     fn close(&self) -> Result<(), String> {

@@ -269,8 +269,10 @@ async fn without_a_majority_that_can_write_the_past_and_outcomes_can_still_be_re
 fn a_damaged_log_is_named_and_the_node_does_not_start() {
     let (mut cluster, disks) = start(1, Durability::Buffered);
     cluster.stop_node(0);
+    assert_eq!(disks[0].opened(), 1);
     disks[0].damage();
     let error = cluster.start_node(0).unwrap_err().to_string();
+    assert_eq!(disks[0].opened(), 1, "not all partitions were opened");
     assert!(error.starts_with("can't open partition 0 of keyspace `"), "{error}");
     assert!(error.ends_with("log.0 is damaged at byte 7: restore it"), "{error}");
 }

@@ -230,7 +230,7 @@ impl Actor for Replica {
                 }
                 cx.observe(|| {
                     let (reads, writes) = (Vec::new(), keys.collect());
-                    Observation::Committed { version, reads, writes }
+                    Observation::Committed { version, reads, writes, leads: true }
                 });
                 self.store(version, writes);
                 cx.send(sender, Message::Stored { from, txn });

@@ -145,3 +145,22 @@ fn what_can_not_be_recorded_is_refused() {
     assert!(judge(1, SECOND).unwrap_err().contains("no such keyspace"));
     assert!(judge(7, MOST_TIME + SECOND).unwrap_err().contains("at most"));
 }
+
+#[test]
+fn a_recorder_is_not_cut_off_for_reports_however_little_may_wait_for_it() {
+    let (mut links, mut recorder) = (Links::new(), Recorder::default());
+    let link = links.open(LinkOptions {
+        end: End::Client(NodeId(u64::MAX)),
+        route: true,
+        internal: false,
+        delay: Duration::ZERO,
+        frame_bytes: 64 << 10,
+        most_waiting_bytes: 1000,
+    });
+    begin(&mut recorder, (link, 7), &mut links);
+    for _ in 0..100 {
+        recorder.take(NodeId(9), &report(1, 0), START, &mut links).unwrap();
+    }
+    assert!(recorder.recording.as_ref().is_some_and(|recording| recording.missed > 0));
+    assert_eq!(links.given_up(link), None);
+}

@@ -13,7 +13,7 @@ fn version(timestamp_us: u64) -> Version {
 
 fn committed(timestamp_us: u64, writes: &[&str]) -> Observation {
     let writes = writes.iter().map(|key| Key::from(*key)).collect();
-    Observation::Committed { version: version(timestamp_us), reads: vec![], writes }
+    Observation::Committed { version: version(timestamp_us), reads: vec![], writes, leads: true }
 }
 
 fn open(links: &mut Links) -> LinkId {
@@ -129,10 +129,46 @@ fn an_observation_takes_no_more_bytes_than_it_is_reckoned_with() {
     let reads = vec![(key.clone(), found); 300];
     let written = Observation::Written { key: key.clone(), version: found, revision: u32::MAX };
     let read = Observation::Read { key: key.clone(), reader: found, found };
-    let committed = Observation::Committed { version: found, reads, writes: vec![key; 300] };
+    let writes = vec![key; 300];
+    let committed = Observation::Committed { version: found, reads, writes, leads: true };
     for what in [written, read, committed, Observation::Aborted { version: found }] {
         let most = most_bytes(&what);
         let observed = Observed { at_ns: u64::MAX, node: NodeId(u64::MAX), what };
         assert!(encode(&observed).len() <= most, "{observed:?}");
     }
+}
+
+#[test]
+fn what_commits_is_counted_and_apart_from_that_what_commits_where_the_node_leads() {
+    let (mut links, mut watcher) = (Links::new(), Watcher::default());
+    let link = open(&mut links);
+    begin(&mut watcher, link, &mut links, &["a"]);
+    for (number, leads) in [true, false, false].into_iter().enumerate() {
+        let (version, writes) = (version(number as u64), vec![Key::from("b")]);
+        let what = Observation::Committed { version, reads: vec![], writes, leads };
+        observe(&mut watcher, 1, what, &mut links);
+    }
+    observe(&mut watcher, 1, Observation::Aborted { version: version(9) }, &mut links);
+    let watch = watcher.of(1).unwrap();
+    assert_eq!((watch.committed, watch.committed_where_it_leads, watch.aborted), (3, 1, 1));
+}
+
+#[test]
+fn a_watcher_is_not_cut_off_for_observations_however_little_may_wait_for_it() {
+    let (mut links, mut watcher) = (Links::new(), Watcher::default());
+    let link = links.open(LinkOptions {
+        end: End::Client(NodeId(u64::MAX)),
+        route: true,
+        internal: false,
+        delay: Duration::ZERO,
+        frame_bytes: 64 << 10,
+        most_waiting_bytes: 2 * CHUNK_BYTES,
+    });
+    begin(&mut watcher, link, &mut links, &["a"]);
+    let long = "k".repeat(CHUNK_BYTES / 2);
+    for i in 0..20 {
+        observe(&mut watcher, 1, committed(i, &["a", &long]), &mut links);
+    }
+    assert!(watcher.of(1).unwrap().forgotten > 0);
+    assert_eq!(links.given_up(link), None);
 }

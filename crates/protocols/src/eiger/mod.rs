@@ -42,6 +42,7 @@ use serried_model::snapshots::{Offers, VersionClocks};
 use serried_model::{Guarantee, NodeId, Snapshots};
 
 use crate::Mutated;
+use crate::frameworks::replicated_log;
 
 pub use crate::frameworks::write_transactions::{Coordinator, Message, Mutation, Reads, Replica};
 
@@ -58,6 +59,7 @@ impl Protocol for Eiger {
     const OFFERS: Offers =
         Offers { version_clocks: VersionClocks::Safe, write_transactions: true, sites: true };
     const HAS_LEADERS: bool = true;
+    const FIRST_FORMAT: u32 = replicated_log::FIRST_FORMAT;
     type Message = Message;
     type Coordinator = Coordinator;
     type Replica = Replica;

@@ -31,7 +31,7 @@ pub use message::{Answer, Message, Record, Request, Update};
 pub use register::Register;
 
 use crate::Mutated;
-use crate::frameworks::replicated_objects;
+use crate::frameworks::{replicated_log, replicated_objects};
 use serried_actor::{Group, Protocol, Settings};
 use serried_model::registers::Offers;
 use serried_model::{Guarantee, NodeId, Registers};
@@ -50,6 +50,7 @@ impl Protocol for Multipaxos {
     type Family = Registers;
     const OFFERS: Offers = Offers { rmws: true };
     const HAS_LEADERS: bool = true;
+    const FIRST_FORMAT: u32 = replicated_log::FIRST_FORMAT;
     const FORGETS_BY_CLIENT_CLOCKS: bool = true;
     type Message = Message;
     type Coordinator = Coordinator;

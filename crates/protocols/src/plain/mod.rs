@@ -18,7 +18,7 @@ use serried_model::snapshots::{Offers, VersionClocks};
 use serried_model::{Guarantee, NodeId, Snapshots};
 
 use crate::Mutated;
-use crate::frameworks::simple_writes;
+use crate::frameworks::{replicated_log, simple_writes};
 
 /// A message.
 pub type Message = simple_writes::Message<()>;
@@ -40,6 +40,7 @@ impl Protocol for Plain {
     const OFFERS: Offers =
         Offers { version_clocks: VersionClocks::None, write_transactions: false, sites: false };
     const HAS_LEADERS: bool = true;
+    const FIRST_FORMAT: u32 = replicated_log::FIRST_FORMAT;
     type Message = Message;
     type Coordinator = Coordinator;
     type Replica = Replica;

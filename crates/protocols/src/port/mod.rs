@@ -79,7 +79,7 @@ use serried_model::snapshots::{Offers, VersionClocks};
 use serried_model::{Guarantee, NodeId, Snapshots, Versionstamp};
 
 use crate::Mutated;
-use crate::frameworks::simple_writes;
+use crate::frameworks::{replicated_log, simple_writes};
 
 pub use crate::frameworks::simple_writes::Mutation;
 
@@ -102,6 +102,7 @@ impl Protocol for Port {
     const OFFERS: Offers =
         Offers { version_clocks: VersionClocks::Promoted, write_transactions: false, sites: false };
     const HAS_LEADERS: bool = true;
+    const FIRST_FORMAT: u32 = replicated_log::FIRST_FORMAT;
     type Message = Message;
     type Coordinator = Coordinator;
     type Replica = Replica;

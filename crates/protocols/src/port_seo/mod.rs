@@ -125,6 +125,7 @@ use serried_model::snapshots::{Offers, VersionClocks};
 use serried_model::{Guarantee, NodeId, Snapshots};
 
 use crate::Mutated;
+use crate::frameworks::replicated_log;
 
 pub use coordinator::{Coordinator, Repeat};
 pub use message::{
@@ -164,6 +165,7 @@ impl Protocol for PortSeo {
     const OFFERS: Offers =
         Offers { version_clocks: VersionClocks::None, write_transactions: false, sites: false };
     const HAS_LEADERS: bool = true;
+    const FIRST_FORMAT: u32 = replicated_log::FIRST_FORMAT;
     const FORGETS_BY_CLIENT_CLOCKS: bool = true;
     type Message = Message;
     type Coordinator = Coordinator;

@@ -89,6 +89,7 @@ pub use message::{Led, Message, Record};
 pub use replica::Replica;
 
 use crate::Mutated;
+use crate::frameworks::replicated_log;
 use serried_actor::{Group, Protocol, Settings};
 use serried_model::{Guarantee, NodeId};
 use serried_procedures::{Offers, Procedures};
@@ -128,6 +129,7 @@ impl Protocol for Rococo {
     type Family = Procedures;
     const OFFERS: Offers = Offers { merged: true };
     const HAS_LEADERS: bool = true;
+    const FIRST_FORMAT: u32 = replicated_log::FIRST_FORMAT;
     type Message = Message;
     type Coordinator = Coordinator;
     type Replica = Replica;

@@ -35,7 +35,7 @@ use serried_model::{Access, Guarantee, NodeId, Snapshots};
 use serried_parts::Stamped;
 
 use crate::Mutated;
-use crate::frameworks::replicated_objects;
+use crate::frameworks::{replicated_log, replicated_objects};
 use crate::multipaxos::Register;
 
 pub use coordinator::{Coordinator, Repeat};
@@ -67,6 +67,7 @@ impl Protocol for ScyllaOcc {
     const OFFERS: Offers =
         Offers { version_clocks: VersionClocks::None, write_transactions: false, sites: false };
     const HAS_LEADERS: bool = true;
+    const FIRST_FORMAT: u32 = replicated_log::FIRST_FORMAT;
     const FORGETS_BY_CLIENT_CLOCKS: bool = true;
     type Message = Message;
     type Coordinator = Coordinator;

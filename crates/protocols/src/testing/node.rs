@@ -5,8 +5,8 @@ use core::ops::{Deref, DerefMut, Index, IndexMut};
 use std::collections::{BTreeMap, VecDeque};
 
 use serried_actor::{
-    Actor, ClockInterval, Context, Durable, Effect, MemoryStore, NodeSet, Random, Recover, Store,
-    Timestamp,
+    Actor, ClockInterval, Context, Durable, Effect, MemoryStore, NodeSet, Observation, Random,
+    Recover, Store, Timestamp,
 };
 use serried_model::NodeId;
 
@@ -109,6 +109,8 @@ pub(crate) struct Node<A: Actor> {
     pub(crate) timers: BTreeMap<A::Timer, Timestamp>,
     /// How many messages the actor has rejected.
     pub(crate) rejected: u64,
+    /// What it has observed; none if it is not watched.
+    pub(crate) observed: Option<Vec<Observation>>,
 }
 
 impl<A: Actor> Node<A> {
@@ -122,6 +124,7 @@ impl<A: Actor> Node<A> {
             awaits_durable: false,
             timers: BTreeMap::new(),
             rejected: 0,
+            observed: None,
         }
     }
 
@@ -148,6 +151,9 @@ impl<A: Actor> Node<A> {
         let durable = Durable { store: &mut self.store, log_position, durable_position };
         let mut effects = Vec::new();
         let mut cx = Context::new(id, now, clock, random, &mut effects, durable);
+        if let Some(observed) = &mut self.observed {
+            cx = cx.watched(observed);
+        }
         let value = act(&mut self.actor, &mut cx);
         let (rejected, awaits_durable) = (cx.take_rejected(), cx.awaits_durable());
         self.rejected += u64::from(rejected.is_some());

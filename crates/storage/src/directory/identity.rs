@@ -18,6 +18,10 @@ pub(super) const NAME: &str = "identity.toml";
 /// protocols had other records ([`Identity::first_formats`]).
 pub(crate) const FORMAT: u32 = 4;
 
+/// The first format with the present stores and logs, whatever protocols put into them. Opening a partition brings its store
+/// into this format, so the directory has it before.
+pub(super) const FORMAT_OF_STORES: u32 = 3;
+
 /// The node and the keyspaces that a directory belongs to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Identity {
@@ -62,7 +66,8 @@ pub(super) struct Held {
     /// For a directory that replaces a lost one, as soon as it is known: the last generation of each name that the lost
     /// one may have held. It may have held earlier ones as well.
     pub(super) lost: Option<BTreeMap<String, u32>>,
-    /// The format in which it was found. From format 2 on, each use of a directory is noted.
+    /// The format in which it is: [`FORMAT`], or that in which it was found until all partitions were opened. From format 2
+    /// on, each use of a directory is noted.
     pub(super) format: u32,
 }
 
@@ -125,9 +130,14 @@ pub(super) fn check(file: &Path, text: &str, wanted: &Identity) -> Result<Held, 
         record.later |= contents.later.contains(&record.identity.name);
     }
     let format = contents.format;
+    // Nobody reads the records of a keyspace that is about to be dropped.
+    let is_kept = |record: &KeyspaceRecord| {
+        let name = &record.identity.name;
+        !record.dropped && wanted.keyspaces.iter().any(|keyspace| keyspace.name == *name)
+    };
     let is_old = |record: &&KeyspaceRecord| {
         let first = wanted.first_formats.get(&record.identity.protocol);
-        !record.dropped && first.is_some_and(|first| format < *first)
+        is_kept(record) && first.is_some_and(|first| format < *first)
     };
     if let Some(KeyspaceRecord { identity, .. }) = records.0.iter().find(is_old) {
         let KeyspaceIdentity { name, protocol, .. } = identity;
@@ -144,7 +154,7 @@ pub(super) fn check(file: &Path, text: &str, wanted: &Identity) -> Result<Held, 
 pub(super) fn write(file: &Path, identity: &Identity, held: &Held) -> Result<(), StorageError> {
     let Provenance { incarnation, rejoined } = held.provenance;
     let contents = Contents {
-        format: FORMAT,
+        format: held.format,
         incarnation,
         rejoined,
         lost: held.lost.clone(),

@@ -333,8 +333,18 @@ fn an_opened_older_directory_is_refused_by_earlier_releases() {
     drop(settled(&scratch, &identity, Start::Usual));
     let file = scratch.path().join("identity.toml");
     let text = fs::read_to_string(&file).unwrap();
-    fs::write(&file, text.replace(&format!("format = {FORMAT}"), "format = 2")).unwrap();
-    drop(DataDirectory::open(scratch.path(), &identity, Start::Usual).unwrap());
+    let in_format =
+        |format: u32| text.replace(&format!("format = {FORMAT}"), &format!("format = {format}"));
+    fs::write(&file, in_format(2)).unwrap();
+    let directory = DataDirectory::open(scratch.path(), &identity, Start::Usual).unwrap();
+    assert_eq!(
+        fs::read_to_string(&file).unwrap(),
+        in_format(3),
+        "stores change when they are opened"
+    );
+    directory.settle(&first(&identity.keyspaces), None).unwrap();
+    assert_eq!(fs::read_to_string(&file).unwrap(), in_format(3), "not all partitions are opened");
+    directory.opened().unwrap();
     assert_eq!(fs::read_to_string(&file).unwrap(), text);
 }
 
@@ -353,14 +363,41 @@ fn records_that_can_not_be_read_any_more_are_refused() {
 }
 
 #[test]
-fn records_of_a_dropped_keyspace_that_can_not_be_read_any_more_are_in_nobodys_way() {
+fn a_keyspace_that_is_added_to_an_older_directory_gives_it_the_present_format() {
     let scratch = Scratch::new();
-    drop(settled(&scratch, &identity(), Start::Usual));
-    let other = Identity { keyspaces: vec![keyspace("carts", "ncc", 1)], ..identity() };
-    drop(settled(&scratch, &other, Start::Usual));
+    let old = Identity { keyspaces: vec![keyspace("carts", "ncc", 1)], ..identity() };
+    drop(settled(&scratch, &old, Start::Usual));
     let file = scratch.path().join("identity.toml");
     let text = fs::read_to_string(&file).unwrap();
     fs::write(&file, text.replace(&format!("format = {FORMAT}"), "format = 3")).unwrap();
-    let directory = DataDirectory::open(scratch.path(), &other, Start::Usual).unwrap();
-    assert!(directory.keyspaces().iter().any(|record| record.dropped), "it is remembered");
+    let keyspaces = [old.keyspaces, identity().keyspaces].concat();
+    let both = Identity { keyspaces, ..identity() };
+    // The node ends before it has opened all partitions, and starts again.
+    for _ in 0..2 {
+        drop(settled(&scratch, &both, Start::Usual));
+    }
+}
+
+#[test]
+fn records_of_a_dropped_keyspace_need_not_be_readable() {
+    let scratch = Scratch::new();
+    let both = Identity {
+        keyspaces: vec![keyspace("accounts", "morty", 4), keyspace("carts", "ncc", 1)],
+        ..identity()
+    };
+    drop(settled(&scratch, &both, Start::Usual));
+    let file = scratch.path().join("identity.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    let old = text.replace(&format!("format = {FORMAT}"), "format = 3");
+    fs::write(&file, &old).unwrap();
+    let kept = Identity { keyspaces: vec![keyspace("accounts", "morty", 4)], ..identity() };
+    for configured in [&both, &kept] {
+        let refusal = DataDirectory::open(scratch.path(), configured, Start::Usual);
+        refused(refusal, &["`accounts`", "`morty`"]);
+        assert_eq!(fs::read_to_string(&file).unwrap(), old, "nothing is written");
+    }
+    let dropped = Identity { keyspaces: vec![keyspace("carts", "ncc", 1)], ..identity() };
+    let directory = DataDirectory::open(scratch.path(), &dropped, Start::Usual).unwrap();
+    let names: Vec<_> = directory.dropped().iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["accounts"]);
 }

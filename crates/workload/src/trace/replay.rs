@@ -26,6 +26,7 @@ pub const TRACE: &str = "trace";
 ///   reads.
 /// - A value that is written has the length of the trace. It depends on everything that the transaction has read, so a
 ///   transaction that is executed again writes something else. The values of batches depend on nothing.
+/// - A key that is added to in the trace always holds a number, whatever else is done to it: what is appended replaces the number.
 /// - Before the run, the keys hold values of the lengths that were found first. A key that was written first holds one
 ///   of that length.
 /// - If there are more clients than in the trace, several run the same transactions, from different places on. If there
@@ -183,6 +184,10 @@ impl Replay {
     fn modification(&self, key: u32, what: ReportedModification) -> Modification {
         match what {
             ReportedModification::Number => Modification::add(1),
+            // What is appended in the trace were digits, or there was another value then. Additions go on working.
+            ReportedModification::Append(bytes) if self.is_number[key as usize] => {
+                Modification::Set(Some(self.value(key, bytes, 0)))
+            }
             ReportedModification::Append(bytes) => Modification::AppendWithin {
                 suffix: filled(0, bytes),
                 most_bytes: MOST_APPENDED.max(bytes as usize),

@@ -4,7 +4,7 @@ use std::time::Duration;
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 use serried_model::{
-    Form, Key, NodeId, ReportedModification, ReportedModify, ReportedRead, ReportedWrite,
+    Change, Form, Key, NodeId, ReportedModification, ReportedModify, ReportedRead, ReportedWrite,
     TransactionReport, Value,
 };
 
@@ -539,4 +539,34 @@ fn a_block_that_is_longer_than_its_content_is_refused_though_its_checksum_is_rig
         at = rest;
     }
     assert_eq!(at, file.len());
+}
+
+#[test]
+fn a_key_that_is_added_to_and_appended_to_always_holds_a_number() {
+    let modifies = |modification| TransactionReport {
+        form: Form::Batch,
+        modifies: vec![modify("n", modification)],
+        ..report(100, 200)
+    };
+    let all = [
+        ReportedModification::Number,
+        ReportedModification::Append(4),
+        ReportedModification::Number,
+        ReportedModification::Replace(Some(7)),
+        ReportedModification::Append(0),
+        ReportedModification::Number,
+    ];
+    let replay = Replay::new(Arc::new(trace_of(all.into_iter().map(modifies))), false);
+    let (key, mut random) = (Key::from("n"), Pcg64Mcg::seed_from_u64(1));
+    let mut value = replay.initial_value(&key);
+    for _ in 0..2 * all.len() {
+        let plan = replay.plan(0, &mut random);
+        let batch = replay.one_shot(&plan).expect("it is a batch");
+        for (_, modification) in batch.modifies {
+            match modification.apply(value.as_ref()) {
+                Ok(Change::To(new)) => value = new,
+                other => panic!("{modification:?} of {value:?}: {other:?}"),
+            }
+        }
+    }
 }

@@ -146,3 +146,7 @@ pub use led::{Last, Led};
 pub use log::ReplicatedLog;
 pub use message::{Accepted, Ballot, Entries, Entry, Message, Record, Timer};
 pub use write_back::WriteBack;
+
+/// The first format of data directories with the present [`Record`] and [`Led`]: see
+/// [`serried_actor::Protocol::FIRST_FORMAT`]. Both have changed within format 3.
+pub const FIRST_FORMAT: u32 = 4;

@@ -169,6 +169,7 @@ pub use table::Table;
 pub use verdict::{Verdict, verdict};
 
 use crate::Mutated;
+use crate::frameworks::replicated_log;
 use core::marker::PhantomData;
 
 use serried_actor::{Contention, Group, Protocol, Settings};
@@ -239,6 +240,7 @@ impl<C: Control> Protocol for Sharded<C> {
     type Family = Transactions;
     const OFFERS: Offers = offers::<C>();
     const HAS_LEADERS: bool = true;
+    const FIRST_FORMAT: u32 = replicated_log::FIRST_FORMAT;
     const RELIES_ON_CLOCKS: bool = C::GROUPS_DECIDE;
     const CONTENTION: Option<Contention> = C::CONTENTION;
     type Message = Message;
@@ -277,6 +279,7 @@ impl<C: RunsCalls> Protocol for ShardedCalls<C> {
     type Family = Procedures;
     const OFFERS: serried_procedures::Offers = CALL_OFFERS;
     const HAS_LEADERS: bool = true;
+    const FIRST_FORMAT: u32 = replicated_log::FIRST_FORMAT;
     type Message = Message;
     type Coordinator = CallCoordinator<C>;
     type Replica = Replica<C>;

@@ -75,6 +75,7 @@ impl Replica {
                 .map(|r| (r.key.clone(), r.found.latest().version))
                 .collect(),
             writes: contents.writes.iter().map(|write| write.key.clone()).collect(),
+            leads: true,
         });
         self.notify(cx);
         let contents = (!logged).then_some(contents);

@@ -112,7 +112,7 @@ impl Validation<'_> {
             if let Effect::Modify(_) = write.effect {
                 let Crowds { many, most } = self.setup.options.crowds;
                 let crowd = self.state.keys.at(*place).1.crowd(settled, most + 1);
-                if crowd > 0 && crowd.is_multiple_of(many) {
+                if crowd > most || crowd > 0 && crowd.is_multiple_of(many) {
                     let crowded = Reply::Crowded { version, key: write.key.clone() };
                     cx.send_before_durable(version.coordinator, Message::Reply(crowded));
                 }

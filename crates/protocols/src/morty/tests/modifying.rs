@@ -515,27 +515,29 @@ fn one_answer_to_who_fetches_is_not_long() {
 
 #[test]
 fn a_client_with_one_modification_too_many_succeeds_when_it_writes_a_value() {
-    let crowds = Crowds { many: 3, most: 2 };
-    let mut net = Net::new(Options { crowds, ..Options::default() }, 2);
-    let modify = |net: &mut Net, client| {
-        let modifications = vec![Modification::add(1)];
-        let modifies = vec![Modify { key: Key::from("k"), modifications }];
-        let (reads, writes) = (Vec::new(), Vec::new());
-        net.operate(client, Operation::Commit { reads, writes, modifies });
+    for many in [3, 100] {
+        let crowds = Crowds { many, most: 2 };
+        let mut net = Net::new(Options { crowds, ..Options::default() }, 2);
+        let modify = |net: &mut Net, client| {
+            let modifications = vec![Modification::add(1)];
+            let modifies = vec![Modify { key: Key::from("k"), modifications }];
+            let (reads, writes) = (Vec::new(), Vec::new());
+            net.operate(client, Operation::Commit { reads, writes, modifies });
+            net.settle();
+            net.told(client)
+        };
+        assert_eq!([0, 0].map(|client| modify(&mut net, client)), [["committed"], ["committed"]]);
+        let told = modify(&mut net, 1);
+        assert!(told[0].starts_with("aborted"), "{told:?}");
+        assert_eq!(modify(&mut net, 1), ["crowded k"]);
+        net.get(1, "k");
         net.settle();
-        net.told(client)
-    };
-    assert_eq!([0, 0].map(|client| modify(&mut net, client)), [["committed"], ["committed"]]);
-    let told = modify(&mut net, 1);
-    assert!(told[0].starts_with("aborted"), "{told:?}");
-    assert_eq!(modify(&mut net, 1), ["crowded k"]);
-    net.get(1, "k");
-    net.settle();
-    assert_eq!(net.told(1), ["value k = 2"]);
-    net.commit(1, &["k"], &[("k", "3")]);
-    net.settle();
-    assert_eq!(net.told(1), ["committed"]);
-    assert_eq!(modify(&mut net, 0), ["committed"], "there is room again for all");
+        assert_eq!(net.told(1), ["value k = 2"]);
+        net.commit(1, &["k"], &[("k", "3")]);
+        net.settle();
+        assert_eq!(net.told(1), ["committed"]);
+        assert_eq!(modify(&mut net, 0), ["committed"], "there is room again for all");
+    }
 }
 
 #[test]

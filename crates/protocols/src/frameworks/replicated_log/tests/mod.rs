@@ -1,6 +1,7 @@
 //! Logs on a network whose messages the tests move.
 
 mod forged;
+mod formats;
 mod leaders;
 mod lost;
 mod missing;

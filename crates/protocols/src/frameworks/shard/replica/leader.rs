@@ -118,6 +118,11 @@ impl<C: Control> Leader<C> {
         self.unproposed.is_empty()
     }
 
+    /// Whether a transaction is open.
+    pub(super) fn knows(&self, txn: Version) -> bool {
+        self.open.contains_key(&txn)
+    }
+
     pub(super) fn gauges(&self, each: &mut dyn FnMut(&'static str, u64)) {
         each("open", self.open.len() as u64);
         each("refused", self.refusals.len() as u64);
@@ -473,7 +478,6 @@ impl<C: Control> Leader<C> {
         common: &mut Common,
         cx: &mut Cx<'_, C>,
     ) {
-        cx.observe(|| Observation::Aborted { version: txn });
         let standing = self.open.get(&txn).map(|open| open.standing);
         if standing.is_some_and(|standing| standing != Standing::Executing) {
             // No client knows that it is ready, but a later leader may find its part.
@@ -484,6 +488,7 @@ impl<C: Control> Leader<C> {
         self.refusals.insert(txn, reason.clone());
         self.parked.release(txn);
         if let Some(open) = self.open.remove(&txn) {
+            cx.observe(|| Observation::Aborted { version: txn });
             for to in open.waiting().chain(open.inspectors.iter().copied()) {
                 common.say(to, Reply::Refused { txn, reason: reason.clone() }, cx);
             }

@@ -11,6 +11,7 @@ use super::super::horizon::Horizon;
 use super::super::message::{AdmissionWindow, Decision, Entry, Led, Message, Reply, Request};
 use super::super::row::Cell;
 use super::super::sound;
+use super::super::stamp::Stamp;
 use super::super::table::Table;
 use super::Cx;
 use super::leader::Leader;
@@ -108,16 +109,14 @@ impl Common {
         self.clock(cx).earliest_us > us
     }
 
-    /// Reports how a prepared transaction ends, before its end is applied.
-    fn observe_end<C: Control>(
+    /// Reports that a prepared transaction commits, before its end is applied.
+    fn observe_commit<C: Control>(
         &mut self,
-        (txn, decision): (Version, Decision),
+        (txn, at): (Version, Stamp),
         keys: &[Key],
+        leads: bool,
         cx: &mut Cx<'_, C>,
     ) {
-        let Decision::Commit(at) = decision else {
-            return cx.observe(|| Observation::Aborted { version: txn });
-        };
         // One that has only read may hold at the stamp of another.
         let version = if at.txn == txn { at.version() } else { txn };
         let (mut reads, mut writes) = (Vec::new(), Vec::new());
@@ -130,7 +129,7 @@ impl Common {
         for key in writes.iter().filter(|_| C::READS_COMMITTED) {
             cx.observe(|| Observation::Written { key: key.clone(), version, revision: 0 });
         }
-        cx.observe(|| Observation::Committed { version, reads, writes });
+        cx.observe(|| Observation::Committed { version, reads, writes, leads });
     }
 
     /// Asks the other replicas for the times of their clocks, unless it has asked recently.
@@ -335,7 +334,18 @@ impl<C: Control> StateMachine<super::Replica<C>> for Shard<C> {
         if cx.is_observed()
             && let Some(Entry::Decide { txn, decision, keys }) = entry
         {
-            self.common.observe_end((*txn, *decision), keys, cx);
+            match decision {
+                Decision::Commit(at) => {
+                    self.common.observe_commit((*txn, *at), keys, self.serves(), cx);
+                }
+                // Otherwise it is refused in the log because nobody knows it, or another replica leads.
+                Decision::Abort
+                    if self.leader.as_ref().is_some_and(|leader| leader.knows(*txn)) =>
+                {
+                    cx.observe(|| Observation::Aborted { version: *txn });
+                }
+                Decision::Abort => {}
+            }
         }
         self.common.table.apply((slot, position), led, cx.store());
         self.common.known = slot + 1;

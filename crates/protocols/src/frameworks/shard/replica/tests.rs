@@ -7,6 +7,7 @@ mod gaps;
 mod inquired;
 mod kept;
 mod missing;
+mod observed;
 mod trio;
 mod waiting;
 
