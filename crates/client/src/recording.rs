@@ -231,4 +231,25 @@ mod tests {
         assert!(core.links.waiting_bytes() > before, "the node is to end it");
         assert!(core.side.recordings.is_empty());
     }
+
+    #[test]
+    fn what_is_dropped_is_known_before_the_end() {
+        let (endpoint, recording) = recording();
+        let report = TransactionReport {
+            began_ns: 1,
+            ended_ns: 2,
+            attempts: 1,
+            form: Form::Program,
+            reads: Vec::new(),
+            writes: Vec::new(),
+            modifies: Vec::new(),
+        };
+        // Nobody takes what waits.
+        recording.waiting_bytes.store(usize::MAX / 2, Ordering::Relaxed);
+        let reply = RecordReply::Reported(NodeId(1), vec![report; 3]);
+        let mut core = endpoint.lock();
+        core.side.recordings.get_mut(&recording.request).unwrap().pass_on(reply);
+        drop(core);
+        assert_eq!(recording.dropped(), 3);
+    }
 }

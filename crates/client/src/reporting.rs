@@ -64,7 +64,8 @@ impl Wanted {
     fn is_for(&self, request: &ReportRequest, now: Timestamp) -> bool {
         let ReportRequest { recording, keyspace, elapsed, .. } = self.request;
         (recording, keyspace) == (request.recording, request.keyspace)
-            && request.elapsed + JITTER >= elapsed + now.since(self.since)
+            && request.elapsed.saturating_add(JITTER)
+                >= elapsed.saturating_add(now.since(self.since))
     }
 
     /// Takes a transaction of a keyspace, unless another one is recorded or it began before the recording.
@@ -135,7 +136,7 @@ impl Wanted {
         }
     }
 
-    /// The link is lost, and with it what was not sent.
+    /// The link is lost, and with it what was not sent. What was given to the link and not written there is not counted.
     fn lose(&mut self) {
         self.link = None;
         self.missed += std::mem::take(&mut self.transactions).len() as u64;
@@ -511,6 +512,7 @@ mod tests {
         let ReportRequest { recording, elapsed, .. } = request(7);
         assert_eq!(missed_after_loss(recording, elapsed + half, half), 4);
         assert_eq!(missed_after_loss(recording + 1, elapsed + half, half), 0);
+        assert_eq!(missed_after_loss(recording, Duration::MAX, half), 4);
         // Another recording of the same number has begun since.
         assert_eq!(missed_after_loss(recording, elapsed, JITTER * 2), 0);
     }

@@ -310,4 +310,36 @@ mod tests {
         watched.add(&recorded);
         assert_eq!(watched, expected);
     }
+
+    #[test]
+    fn each_count_of_a_core_is_added_to_its_own_sum() {
+        let recorded = Recorded {
+            from_ns: 0,
+            until_ns: 1,
+            forgotten: 1,
+            until_us: 0,
+            committed: 50,
+            committed_where_it_leads: 20,
+            aborted: 3,
+            committed_before: 4,
+        };
+        let mut watched = Watched {
+            node: NodeId(0),
+            from_ns: 0,
+            until_ns: 1,
+            observed: Vec::new(),
+            forgotten: 0,
+            committed: 0,
+            committed_where_it_leads: 0,
+            aborted: 0,
+            committed_before: 0,
+            clock_began_us: 0,
+        };
+        for _ in 0..2 {
+            watched.add(&recorded);
+        }
+        let Watched { forgotten, committed, aborted, committed_before, .. } = watched;
+        let led = watched.committed_where_it_leads;
+        assert_eq!([forgotten, committed, led, aborted, committed_before], [2, 100, 40, 6, 8]);
+    }
 }

@@ -150,6 +150,10 @@ impl Disks for NodeDisks {
         Ok(Opened { log, store, rejoins: self.directory.rejoins(keyspace) })
     }
 
+    fn waits_for_all(&self) -> bool {
+        self.directory.has_earlier_format()
+    }
+
     fn opened(&self) -> Result<(), String> {
         self.directory.opened().map_err(|error| error.to_string())
     }
@@ -421,7 +425,9 @@ mod tests {
                         fs::read_to_string(&file).unwrap().lines().any(|line| line == format)
                     };
                     assert!(has("format = 3"), "no partition was opened");
+                    assert!(disks.waits_for_all());
                     disks.opened().unwrap();
+                    assert!(!disks.waits_for_all());
                     assert!(has(format));
                 }
                 Err(error) => {

@@ -15,7 +15,13 @@ pub trait Disks: Send + Sync + 'static {
     /// If it can't be read or is damaged, with the file, the offset and what to do.
     fn open(&self, keyspace: &str, partition: u16) -> Result<Opened, String>;
 
-    /// All partitions that the node has were opened and replayed. Nothing is written into their logs before this.
+    /// Whether nothing may be written into any log before all were opened and [`Disks::opened`] was called. Otherwise each
+    /// core serves as soon as it has opened its own.
+    fn waits_for_all(&self) -> bool {
+        false
+    }
+
+    /// All partitions that the node has were opened and replayed.
     ///
     /// # Errors
     /// If that can't be noted.

@@ -209,11 +209,15 @@ impl Node {
         let (started, starts) = mpsc::channel();
         // They are dropped before the handle, which waits for the threads.
         let mut releases = Vec::new();
+        let waits = handle.server.waits_for_all();
         let (count, mut listener) = (cores.len(), Some(listener));
         for core in cores {
             let name = format!("serried-node-{}.{}", handle.server.id().member(), core.core());
             let (replicas, started) = (replicas.clone(), started.clone());
             let (release, released) = mpsc::channel();
+            if !waits {
+                let _ = release.send(());
+            }
             releases.push(release);
             let listener = if core.core() == 0 { listener.take() } else { None };
             let body = move || {
@@ -233,7 +237,7 @@ impl Node {
             starts.recv().unwrap_or_else(|_| Err(panicked()))?;
         }
         handle.server.opened()?;
-        for release in releases {
+        for release in releases.into_iter().filter(|_| waits) {
             // A thread that has panicked since ends the node.
             let _ = release.send(());
         }
@@ -268,7 +272,7 @@ fn run(
             Ok((runtime, listener)) => {
                 let _ = started.send(Ok(()));
                 drop(started);
-                // Nothing is written before all cores have opened their partitions.
+                // It may have to wait until all cores have opened their partitions.
                 if released.recv().is_ok() {
                     runtime.block_on(core.run(listener));
                 }

@@ -188,6 +188,11 @@ impl Server {
         Joining { configuration, place: *place, disks, incarnation }.hello(core)
     }
 
+    /// Whether no core may serve before all have opened their partitions.
+    pub(crate) fn waits_for_all(&self) -> bool {
+        self.disks.as_ref().is_some_and(|disks| disks.waits_for_all())
+    }
+
     /// All cores have opened their partitions.
     pub(crate) fn opened(&self) -> Result<(), StartError> {
         let noted = self.disks.as_ref().map_or(Ok(()), |disks| disks.opened());

@@ -163,7 +163,9 @@ impl DataDirectory {
         };
         let was_used = held.format > 1 && !held.records.0.is_empty();
         let dropped = held.records.drop_others(&identity.keyspaces);
-        if held.format < FORMAT_OF_STORES || !dropped.is_empty() {
+        // Earlier releases have not noted it.
+        let noted = held.records.note_format(held.format);
+        if held.format < FORMAT_OF_STORES || !dropped.is_empty() || noted {
             held.format = held.format.max(FORMAT_OF_STORES);
             write(&file, identity, &held)?;
         }
@@ -226,6 +228,9 @@ impl DataDirectory {
             let later = match held.records.find(&identity.name) {
                 Some(known) if known.generation == *generation => {
                     known.check(identity).map_err(refused)?;
+                    if let Some(format) = known.format {
+                        identity::check_format(known, format, &self.identity).map_err(refused)?;
+                    }
                     known.later
                 }
                 // If an earlier generation was not dropped here, what holds for it may hold for this one.
@@ -238,7 +243,7 @@ impl DataDirectory {
                 // Its records will be those of this format.
                 held.format = FORMAT;
             }
-            let new = KeyspaceRecord { identity, generation, dropped: false, later };
+            let new = KeyspaceRecord { identity, generation, dropped: false, later, format: None };
             held.records.put(new).map_err(refused)?;
         }
         if held != *present {
@@ -246,6 +251,11 @@ impl DataDirectory {
             *present = held;
         }
         Ok(())
+    }
+
+    /// Whether the directory has an earlier format until [`DataDirectory::opened`] is called.
+    pub fn has_earlier_format(&self) -> bool {
+        self.held().format < FORMAT
     }
 
     /// All partitions were opened. Nothing has been written into their logs since. From now on the directory has the present

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::directory::FORMAT;
+
 /// How many keyspaces a directory may remember, dropped ones included.
 pub(crate) const MOST_RECORDS: usize = 1024;
 
@@ -47,6 +49,9 @@ pub struct KeyspaceRecord {
     /// Whether it was created after this directory had replaced a lost one, so that nothing of it was lost.
     #[serde(default)]
     pub later: bool,
+    /// If it was dropped when the directory had an earlier format than the present one: that format. Its data is still so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub format: Option<u32>,
 }
 
 /// The records of a directory, each name once.
@@ -68,6 +73,17 @@ impl Records {
             record.identity.name.clone()
         });
         gone.collect()
+    }
+
+    /// Notes the format of the directory's data with the keyspaces that were dropped, if that is not the present format. Returns
+    /// whether something has changed.
+    pub(crate) fn note_format(&mut self, format: u32) -> bool {
+        if format >= FORMAT {
+            return false;
+        }
+        let unnoted = |record: &&mut KeyspaceRecord| record.dropped && record.format.is_none();
+        let noted = self.0.iter_mut().filter(unnoted).map(|record| record.format = Some(format));
+        noted.count() > 0
     }
 
     /// Adds a record, or replaces the one of the same name.

@@ -79,7 +79,10 @@ mod tests {
         let network = Network { most_per_s: 70.0, ..network(0.001, &[0.0]) };
         assert_eq!(network.throughput(5.0), 70.0);
         assert!(network.throughput(5.5) <= 70.0);
+        let many = [MOST_CLIENTS as f64 + 1.0, 1e6, f64::INFINITY];
+        assert_eq!(many.map(|clients| network.throughput(clients)), [70.0; 3]);
     }
+
     #[test]
     fn any_number_of_clients_is_solved_at_once_and_does_not_exceed_what_a_place_serves() {
         for clients in [1e6, 1e18, f64::MAX, f64::INFINITY] {

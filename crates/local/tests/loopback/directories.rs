@@ -149,6 +149,10 @@ impl Disks for Directory {
         opened.as_ref().expect(OPEN).open(keyspace, partition)
     }
 
+    fn waits_for_all(&self) -> bool {
+        self.opened.lock().unwrap().as_ref().expect(OPEN).waits_for_all()
+    }
+
     fn provenance(&self) -> Option<Provenance> {
         self.opened.lock().unwrap().as_ref().expect(OPEN).provenance()
     }

@@ -33,6 +33,11 @@ struct State {
     full: bool,
     refused: usize,
     damaged: bool,
+    /// Nothing may be written before all partitions were opened.
+    waits: bool,
+    /// How many batches were written before that, and how many at all.
+    early: usize,
+    written: usize,
     /// How often a node has opened all of its partitions.
     opened: usize,
     /// How often a node was done with it in good order.
@@ -87,6 +92,16 @@ impl Disk {
         self.change(|state| state.closed)
     }
 
+    /// From now on, nothing may be written before all partitions were opened.
+    pub(crate) fn wait_for_all(&self) {
+        self.change(|state| state.waits = true);
+    }
+
+    /// How many batches were written before all partitions were opened, and how many at all.
+    pub(crate) fn written(&self) -> (usize, usize) {
+        self.change(|state| (state.early, state.written))
+    }
+
     pub(crate) fn damage(&self) {
         self.change(|state| state.damaged = true);
     }
@@ -99,6 +114,10 @@ impl Disks for Disk {
         let store = Box::new(KeptStore { panics, store: MemoryStore::default() });
         let log = Box::new(MemoryLog { state, place, appended: Vec::new() });
         Ok(Opened { log, store, rejoins: false })
+    }
+
+    fn waits_for_all(&self) -> bool {
+        self.change(|state| state.waits)
     }
 
     fn opened(&self) -> Result<(), String> {
@@ -183,6 +202,8 @@ impl Batch for MemoryBatch {
             state.refused += 1;
             return Err(io::ErrorKind::StorageFull.into());
         }
+        state.early += usize::from(state.opened == 0);
+        state.written += 1;
         state.waiting += 1;
         let mut state = changed.wait_while(state, |state| state.held).unwrap();
         state.waiting -= 1;

@@ -276,3 +276,21 @@ fn a_damaged_log_is_named_and_the_node_does_not_start() {
     assert!(error.starts_with("can't open partition 0 of keyspace `"), "{error}");
     assert!(error.ends_with("log.0 is damaged at byte 7: restore it"), "{error}");
 }
+
+#[tokio::test]
+async fn where_all_partitions_are_to_be_opened_first_all_serve_once_they_are() {
+    let disks: Vec<Arc<Disk>> = vec![Arc::default()];
+    disks[0].wait_for_all();
+    let options = LocalOptions {
+        durability: Durability::Sync,
+        cores: Some(2),
+        disks: disks.iter().map(|disk| disk.clone() as Arc<dyn Disks>).collect(),
+        ..LocalOptions::default()
+    };
+    let keyspace = KeyspaceConfiguration::new("first", "multipaxos").with_partitions(2);
+    let cluster = LocalCluster::start(1, &[keyspace], options).unwrap();
+    let client = Client::connect(ConnectOptions::new(cluster.addresses())).await.unwrap();
+    soon(client.registers("first").unwrap().write("key", "value")).await.unwrap();
+    let (early, written) = disks[0].written();
+    assert!(early == 0 && written > 0, "{early} of {written}");
+}

@@ -42,6 +42,9 @@ async fn a_watching_client_gets_what_happens_to_its_keys_on_all_cores_and_nothin
         watching.stop();
         let watched = watching.finish().await.unwrap();
         assert_eq!(watched.forgotten, 0);
+        assert!(watched.committed >= 5, "{}", watched.committed);
+        assert_eq!(watched.committed_where_it_leads, watched.committed, "a toy has no leaders");
+        assert_eq!(watched.aborted, 0);
         let mut collector = Collector::new(1000);
         collector.choose(keys);
         watched.observed.into_iter().for_each(|observed| collector.observe(observed));

@@ -110,6 +110,7 @@ fn what_a_lost_disk_may_have_held_is_followed_by_nothing_earlier() {
             generation,
             dropped,
             later: false,
+            format: None,
         };
         let disks = Replacement {
             lost: Some(BTreeMap::from([("a".to_string(), lost)])),

@@ -122,6 +122,10 @@
 //! - *A replica that is behind never votes AbandonFinal.* It has just come back, or is copying what others hold. What it
 //!   does not find may have been overwritten and forgotten.
 //!
+//! ## Versions
+//! - *Versions run ahead of a slow clock* by what votes say of the readers that are in a transaction's way
+//!   (`coordinator/lead.rs`). The paper takes the clock's time.
+//!
 //! ## Re-execution
 //! - *Stale writes are not announced again.* A write says what its transaction found in the key, if it has read it. If
 //!   there is something newer, or what was found is stale itself, the write is *stale*: its transaction runs again and

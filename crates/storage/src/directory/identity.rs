@@ -135,19 +135,28 @@ pub(super) fn check(file: &Path, text: &str, wanted: &Identity) -> Result<Held, 
         let name = &record.identity.name;
         !record.dropped && wanted.keyspaces.iter().any(|keyspace| keyspace.name == *name)
     };
-    let is_old = |record: &&KeyspaceRecord| {
-        let first = wanted.first_formats.get(&record.identity.protocol);
-        is_kept(record) && first.is_some_and(|first| format < *first)
-    };
-    if let Some(KeyspaceRecord { identity, .. }) = records.0.iter().find(is_old) {
-        let KeyspaceIdentity { name, protocol, .. } = identity;
-        return refused(format!(
-            "keyspace `{name}` was written by an earlier release, whose records of `{protocol}` this \
-             release can't read; go on with that release, or let the applications copy what they need into \
-             a new cluster"
-        ));
+    for record in records.0.iter().filter(|record| is_kept(record)) {
+        check_format(record, format, wanted)
+            .map_err(|reason| StorageError::refused(file, reason))?;
     }
     Ok(Held { provenance, records, lost: contents.lost, format })
+}
+
+/// Checks that this release can read the records of a keyspace whose data has this format.
+pub(super) fn check_format(
+    record: &KeyspaceRecord,
+    format: u32,
+    wanted: &Identity,
+) -> Result<(), String> {
+    let KeyspaceIdentity { name, protocol, .. } = &record.identity;
+    if wanted.first_formats.get(protocol).is_none_or(|first| format >= *first) {
+        return Ok(());
+    }
+    Err(format!(
+        "keyspace `{name}` was written by an earlier release, whose records of `{protocol}` this \
+         release can't read; go on with that release, or let the applications copy what they need into \
+         a new cluster"
+    ))
 }
 
 /// Writes the file.

@@ -400,4 +400,70 @@ fn records_of_a_dropped_keyspace_need_not_be_readable() {
     let directory = DataDirectory::open(scratch.path(), &dropped, Start::Usual).unwrap();
     let names: Vec<_> = directory.dropped().iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["accounts"]);
+    directory.settle(&first(&dropped.keyspaces), None).unwrap();
+    assert!(directory.has_earlier_format());
+    directory.opened().unwrap();
+    assert!(!directory.has_earlier_format());
+    drop(directory);
+    let directory = DataDirectory::open(scratch.path(), &both, Start::Usual).unwrap();
+    // Its data is still what it was.
+    let taken_up = directory.settle(&first(&both.keyspaces), None);
+    refused(taken_up.map(|()| directory), &["`accounts`", "`morty`", "earlier release"]);
+    let directory = DataDirectory::open(scratch.path(), &both, Start::Usual).unwrap();
+    let [old, carts] = [0, 1].map(|at| both.keyspaces[at].clone());
+    directory.settle(&[(old, 1), (carts, 0)], None).expect("the next generation has new data");
+}
+
+#[test]
+fn a_keyspace_that_an_earlier_release_has_dropped_is_not_taken_up_if_it_can_not_be_read() {
+    let scratch = Scratch::new();
+    let both = Identity {
+        keyspaces: vec![keyspace("accounts", "morty", 4), keyspace("carts", "ncc", 1)],
+        ..identity()
+    };
+    let carts = Identity { keyspaces: vec![keyspace("carts", "ncc", 1)], ..identity() };
+    drop(settled(&scratch, &both, Start::Usual));
+    drop(settled(&scratch, &carts, Start::Usual));
+    let file = scratch.path().join("identity.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replace(&format!("format = {FORMAT}"), "format = 3")).unwrap();
+    for opened in [false, true] {
+        let directory = DataDirectory::open(scratch.path(), &both, Start::Usual).unwrap();
+        let taken_up = directory.settle(&first(&both.keyspaces), None);
+        if !opened {
+            directory.opened().unwrap();
+        }
+        refused(taken_up.map(|()| directory), &["`accounts`", "`morty`", "earlier release"]);
+    }
+}
+
+#[test]
+fn dropping_a_keyspace_does_not_take_a_directory_back_to_an_earlier_format() {
+    let scratch = Scratch::new();
+    let accounts = keyspace("accounts", "morty", 4);
+    let keyspaces = vec![accounts.clone(), keyspace("carts", "ncc", 1)];
+    drop(settled(&scratch, &Identity { keyspaces, ..identity() }, Start::Usual));
+    let kept = Identity { keyspaces: vec![accounts], ..identity() };
+    // The node ends before it has opened all partitions, and starts again.
+    for _ in 0..2 {
+        assert!(!settled(&scratch, &kept, Start::Usual).has_earlier_format());
+    }
+}
+
+#[test]
+fn a_new_generation_of_a_dropped_keyspace_gives_an_older_directory_the_present_format() {
+    let scratch = Scratch::new();
+    let [accounts, carts] = [keyspace("accounts", "morty", 4), keyspace("carts", "ncc", 1)];
+    let both = Identity { keyspaces: vec![accounts.clone(), carts.clone()], ..identity() };
+    drop(settled(&scratch, &both, Start::Usual));
+    let file = scratch.path().join("identity.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replace(&format!("format = {FORMAT}"), "format = 3")).unwrap();
+    let kept = Identity { keyspaces: vec![carts.clone()], ..identity() };
+    drop(settled(&scratch, &kept, Start::Usual));
+    // The node ends before it has opened all partitions, and starts again.
+    for _ in 0..2 {
+        let directory = DataDirectory::open(scratch.path(), &both, Start::Usual).unwrap();
+        directory.settle(&[(accounts.clone(), 1), (carts.clone(), 0)], None).unwrap();
+    }
 }

@@ -141,11 +141,11 @@ impl Coordinator {
         if execution.eid != eid {
             return; // A vote on an execution that was abandoned since.
         }
-        self.lead.answered(cx.now().since(execution.prepared_at));
-        let reader = conflict.as_ref().and_then(|conflict| conflict.readers);
-        if let (Some(reader), Control::Ordering) = (reader, self.options.control) {
-            self.lead.follow(reader, cx.clock(), self.clock_bound_us);
+        if let Some(reader) = conflict.as_ref().and_then(|conflict| conflict.readers) {
+            let us = self.lead.ahead_us(reader, cx.clock());
+            execution.ahead_us = Some(execution.ahead_us.map_or(us, |other| other.min(us)));
         }
+        self.lead.answered(cx.now().since(execution.prepared_at));
         execution.record(from, vote, conflict, cx.now());
         let tally = execution.tally();
         let voted_down =
@@ -317,6 +317,12 @@ impl Coordinator {
             Refusal::Truncated { clock_us } => {
                 (own_us as i64).saturating_sub_unsigned(clock_us).min(0)
             }
+            Refusal::Ahead { clock_us }
+                if self.lead.explains(version, cx.clock(), self.clock_bound_us) =>
+            {
+                self.lead.end();
+                (own_us as i64).saturating_sub_unsigned(clock_us).max(0)
+            }
             // If the client's clock has been set right since, its versions go on from where they were.
             Refusal::Ahead { clock_us } => {
                 let own_us = own_us.max(version.timestamp_us);
@@ -381,6 +387,9 @@ impl Coordinator {
         let mut conflicts = Vec::new();
         if let Phase::Preparing(execution) | Phase::Finalizing(execution, _) = &transaction.phase {
             conflicts = execution.conflicts.to_vec();
+            if let (Some(us), Control::Ordering) = (execution.ahead_us, self.options.control) {
+                self.lead.follow(us, cx.clock(), self.clock_bound_us);
+            }
             let asked = |partition| self.group.choice(partition, self.preferred);
             let mut parts = execution.participants.iter();
             let majority = self.group.majority();

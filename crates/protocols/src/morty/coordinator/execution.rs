@@ -31,6 +31,7 @@ impl Coordinator {
     pub(super) fn begin(&mut self, txn: TxnId, cx: &mut Cx) {
         let after = self.lead.reaches(cx.clock());
         let version = self.clock.next_after(after, cx.id(), cx.clock());
+        self.lead.took(version, cx.clock());
         let patience = patience(&self.group, 0);
         let transaction = Transaction::new(txn, cx.now() + patience);
         self.transactions.insert(version, transaction);
@@ -48,7 +49,15 @@ impl Coordinator {
         };
         let patience = patience(&self.group, 0);
         let due = cx.now() + patience;
-        read.insert(ReadState { found: None, stamp: 0, held: None, asked, repeated: 0, due });
+        read.insert(ReadState {
+            found: None,
+            stamp: 0,
+            held: None,
+            asked,
+            repeated: 0,
+            sent_at: cx.now(),
+            due,
+        });
         if self.options.control == Control::Ordering {
             transaction.touch(nearest); // Under validation it keeps nothing of a read.
         }
@@ -128,6 +137,9 @@ impl Coordinator {
             Control::Ordering | Control::Validation => {}
         }
         let Some(found) = &read.found else {
+            if read.repeated == 0 {
+                self.lead.answered(cx.now().since(read.sent_at));
+            }
             (read.found, read.stamp) = (Some(source), read.stamp + 1);
             new.stamp = read.stamp;
             if let Some(session) = transaction.session {

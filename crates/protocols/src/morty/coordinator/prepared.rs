@@ -25,6 +25,8 @@ pub(super) struct PreparedExecution {
     pub conflicts: SmallVec<[Key; 1]>,
     /// What the replicas say is in its way.
     pub in_the_way: InTheWay,
+    /// By how much the readers that the votes name were ahead of the clock, in microseconds: the least of it.
+    pub ahead_us: Option<u64>,
     /// A replica has forgotten what a read may have missed.
     pub forgotten: bool,
     /// The replicas were asked to abandon it.
@@ -94,6 +96,7 @@ impl PreparedExecution {
             participants: parts.map(participant).collect(),
             conflicts: SmallVec::new(),
             in_the_way: InTheWay::Nothing,
+            ahead_us: None,
             forgotten: false,
             told: false,
             retries_left,

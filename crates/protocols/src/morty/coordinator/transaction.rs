@@ -56,6 +56,8 @@ pub(super) struct ReadState {
     pub asked: usize,
     /// How often another replica was asked.
     pub repeated: u32,
+    /// When the first replica was asked.
+    pub sent_at: Timestamp,
     /// How long the replica that was asked last has time to answer.
     pub due: Timestamp,
 }
