@@ -66,7 +66,10 @@ fn a_vote_against_a_transaction_that_commits_is_not_followed() {
     assert_eq!(net.told(0).pop().unwrap(), "committed");
     net.network.extend(others);
     net.settle();
-    net.told(1);
+    assert!(net.told(1).contains(&"rewind x = 1".to_string()));
+    net.commit(1, &["x"], &[]);
+    net.settle();
+    assert!(net.told(1).contains(&"committed".to_string()));
     net.now += 1000;
     assert_eq!(compete(&mut net), "aborted over [\"x\"]", "it has no lead yet");
 }
