@@ -196,10 +196,8 @@ mod tests {
         (endpoint, recording)
     }
 
-    #[tokio::test]
-    async fn reports_that_are_taken_make_room_for_others() {
-        let (endpoint, mut recording) = recording();
-        let report = TransactionReport {
+    fn report() -> TransactionReport<Key> {
+        TransactionReport {
             began_ns: 1,
             ended_ns: 2,
             attempts: 1,
@@ -207,9 +205,14 @@ mod tests {
             reads: Vec::new(),
             writes: Vec::new(),
             modifies: Vec::new(),
-        };
+        }
+    }
+
+    #[tokio::test]
+    async fn reports_that_are_taken_make_room_for_others() {
+        let (endpoint, mut recording) = recording();
         let waiting = |recording: &Recording| recording.waiting_bytes.load(Ordering::Relaxed);
-        let reports = vec![report; 3];
+        let reports = vec![report(); 3];
         for _ in 0..2 {
             let reply = RecordReply::Reported(NodeId(1), reports.clone());
             let side = &mut endpoint.lock().side;
@@ -235,18 +238,9 @@ mod tests {
     #[test]
     fn what_is_dropped_is_known_before_the_end() {
         let (endpoint, recording) = recording();
-        let report = TransactionReport {
-            began_ns: 1,
-            ended_ns: 2,
-            attempts: 1,
-            form: Form::Program,
-            reads: Vec::new(),
-            writes: Vec::new(),
-            modifies: Vec::new(),
-        };
         // Nobody takes what waits.
         recording.waiting_bytes.store(usize::MAX / 2, Ordering::Relaxed);
-        let reply = RecordReply::Reported(NodeId(1), vec![report; 3]);
+        let reply = RecordReply::Reported(NodeId(1), vec![report(); 3]);
         let mut core = endpoint.lock();
         core.side.recordings.get_mut(&recording.request).unwrap().pass_on(reply);
         drop(core);

@@ -265,14 +265,28 @@ mod tests {
     use super::*;
 
     fn open(links: &mut Links, core: usize) -> LinkId {
+        open_for(links, core, 64 << 20)
+    }
+
+    /// A link on which so much may wait.
+    fn open_for(links: &mut Links, core: usize, most_waiting_bytes: usize) -> LinkId {
         links.open(LinkOptions {
             end: End::Core { member: 0, core },
             route: true,
             internal: false,
             delay: Duration::ZERO,
             frame_bytes: 64 << 10,
-            most_waiting_bytes: 64 << 20,
+            most_waiting_bytes,
         })
+    }
+
+    /// A client that a node has asked at 100 ns to report what happens in keyspace 7.
+    fn asked() -> (Links, LinkId, Reporting) {
+        let mut links = Links::new();
+        let link = open(&mut links, 0);
+        let mut reporting = Reporting::default();
+        reporting.ask(link, Some(request(7)), Timestamp(100), &mut links);
+        (links, link, reporting)
     }
 
     fn request(keyspace: u64) -> ReportRequest {
@@ -354,10 +368,7 @@ mod tests {
 
     #[test]
     fn what_is_reported_soon_after_other_reports_is_sent_together_a_little_later() {
-        let mut links = Links::new();
-        let link = open(&mut links, 0);
-        let mut reporting = Reporting::default();
-        reporting.ask(link, Some(request(7)), Timestamp(100), &mut links);
+        let (mut links, _, mut reporting) = asked();
         let mut report = |reporting: &mut Reporting, now| {
             reporting.report(7, &transaction(150, "key"), Timestamp(now), &mut links)
         };
@@ -374,10 +385,7 @@ mod tests {
 
     #[test]
     fn what_is_too_long_to_report_is_counted() {
-        let mut links = Links::new();
-        let link = open(&mut links, 0);
-        let mut reporting = Reporting::default();
-        reporting.ask(link, Some(request(7)), Timestamp(100), &mut links);
+        let (mut links, _, mut reporting) = asked();
         let missed = |reporting: &Reporting| reporting.wanted.first().map(|wanted| wanted.missed);
         let long = "k".repeat(MOST_REPORT_BYTES);
         let report = |reporting: &mut Reporting, key: &str, now, links: &mut Links| {
@@ -398,10 +406,7 @@ mod tests {
 
     #[test]
     fn what_is_left_is_sent_when_the_node_wants_no_more_and_counted_while_the_link_is_behind() {
-        let mut links = Links::new();
-        let link = open(&mut links, 0);
-        let mut reporting = Reporting::default();
-        reporting.ask(link, Some(request(7)), Timestamp(100), &mut links);
+        let (mut links, link, mut reporting) = asked();
         for _ in 0..2 {
             reporting.report(7, &transaction(150, "key"), Timestamp(LATER), &mut links);
         }
@@ -442,10 +447,7 @@ mod tests {
 
     #[test]
     fn a_full_report_is_sent_before_another_transaction_is_added() {
-        let mut links = Links::new();
-        let link = open(&mut links, 0);
-        let mut reporting = Reporting::default();
-        reporting.ask(link, Some(request(7)), Timestamp(100), &mut links);
+        let (mut links, _, mut reporting) = asked();
         let long = "k".repeat(MOST_BYTES / 3);
         let mut sent = Vec::new();
         let mut note = |links: &Links, before: usize| sent.push(links.waiting_bytes().1 - before);
@@ -465,10 +467,7 @@ mod tests {
 
     #[test]
     fn times_count_from_the_beginning_of_the_recording_also_where_a_client_is_asked_later() {
-        let mut links = Links::new();
-        let link = open(&mut links, 0);
-        let mut reporting = Reporting::default();
-        reporting.ask(link, Some(request(7)), Timestamp(100), &mut links);
+        let (mut links, _, mut reporting) = asked();
         for _ in 0..2 {
             reporting.report(7, &transaction(150, "key"), Timestamp(LATER), &mut links);
         }
@@ -519,10 +518,7 @@ mod tests {
 
     #[test]
     fn a_node_that_does_not_ask_again_is_forgotten_when_its_recording_is_over() {
-        let mut links = Links::new();
-        let link = open(&mut links, 0);
-        let mut reporting = Reporting::default();
-        reporting.ask(link, Some(request(7)), Timestamp(100), &mut links);
+        let (mut links, link, mut reporting) = asked();
         links.remove(link);
         reporting.lost(link);
         reporting.report(
@@ -537,14 +533,7 @@ mod tests {
     #[test]
     fn reports_that_a_link_would_refuse_are_counted_however_little_may_wait_there() {
         let mut links = Links::new();
-        let link = links.open(LinkOptions {
-            end: End::Core { member: 0, core: 0 },
-            route: true,
-            internal: false,
-            delay: Duration::ZERO,
-            frame_bytes: 64 << 10,
-            most_waiting_bytes: 1000,
-        });
+        let link = open_for(&mut links, 0, 1000);
         let mut reporting = Reporting::default();
         reporting.ask(link, Some(request(7)), Timestamp(100), &mut links);
         let (reports, mut sent) = (100, 0);

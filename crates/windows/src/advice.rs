@@ -314,8 +314,9 @@ impl Measured<'_> {
     fn remedies(&self, number: usize, read_before: f64) -> impl Iterator<Item = Advice> {
         let mut advice = Vec::new();
         let setting = self.setting;
-        let (aborts, takes_turns) =
-            (setting.aborts() == Some(true), setting.aborts() == Some(false));
+        // Neither holds if attempts are unknown.
+        let aborts = setting.aborts() == Some(true);
+        let takes_turns = setting.aborts() == Some(false);
         let alone = self.windows[number].together < MOST_TOGETHER;
         if let Some(contention) = setting.contention {
             let can_tell = takes_turns

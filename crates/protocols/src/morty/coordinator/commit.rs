@@ -317,15 +317,16 @@ impl Coordinator {
             Refusal::Truncated { clock_us } => {
                 (own_us as i64).saturating_sub_unsigned(clock_us).min(0)
             }
-            Refusal::Ahead { clock_us }
-                if self.lead.explains(version, cx.clock(), self.clock_bound_us) =>
-            {
-                self.lead.end();
-                (own_us as i64).saturating_sub_unsigned(clock_us).max(0)
-            }
-            // If the client's clock has been set right since, its versions go on from where they were.
             Refusal::Ahead { clock_us } => {
-                let own_us = own_us.max(version.timestamp_us);
+                let is_led = self.lead.explains(version, cx.clock(), self.clock_bound_us);
+                let own_us = match is_led {
+                    true => own_us,
+                    // If the client's clock has been set right since, its versions go on from where they were.
+                    false => own_us.max(version.timestamp_us),
+                };
+                if is_led {
+                    self.lead.end();
+                }
                 (own_us as i64).saturating_sub_unsigned(clock_us).max(0)
             }
         };

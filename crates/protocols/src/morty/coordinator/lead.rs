@@ -20,8 +20,8 @@
 //! transactions that begin in the same microsecond rise by one, which adds a little.
 //!
 //! *A wrong clock has bounds.* Votes count only if the transaction is aborted, and of the readers that they name the
-//! earliest counts. A client that is ahead of all others is followed up to the lead's bound. If replicas refuse a version as too far ahead
-//! because of the lead, the lead ends, and the client is not told that its clock is wrong.
+//! earliest counts. A client that is ahead of all others is followed up to the lead's bound. If replicas refuse a version as
+//! too far ahead because of the lead, the lead ends, and the client is not told that its clock is wrong.
 //!
 //! The lead wears off, because the client with the fastest clock may have gone, or its clock may have been corrected: slower
 //! than a busy client needs a new one, and faster than clocks drift.
@@ -46,7 +46,8 @@ pub(super) struct Lead {
     at_us: u64,
     /// The last timestamp that is later because of a lead.
     reached_us: u64,
-    /// The shortest time in which an answer has come.
+    /// The shortest time in which an answer has come. If answers take longer now, this one is safe all the same: leads are
+    /// shorter.
     shortest: Option<Duration>,
 }
 

@@ -105,10 +105,7 @@ impl Validation<'_> {
         let undecided = self.transactions.get(version).expect("a transaction to vote on");
         let written = contents.writes.iter().zip(&undecided.writes);
         for (write, place) in written.filter(|_| checks.missed_by_others) {
-            let key = || Some(Conflict::over(write.key.clone()));
-            let by = |reader| {
-                Some(Conflict { readers: Some(reader), ..Conflict::over(write.key.clone()) })
-            };
+            let over = |readers| Some(Conflict { readers, ..Conflict::over(write.key.clone()) });
             if let Effect::Modify(_) = write.effect {
                 let Crowds { many, most } = self.setup.options.crowds;
                 let crowd = self.state.keys.at(*place).1.crowd(settled, most + 1);
@@ -117,7 +114,7 @@ impl Validation<'_> {
                     cx.send_before_durable(version.coordinator, Message::Reply(crowded));
                 }
                 if crowd > most && vote != Vote::AbandonFinal {
-                    (vote, conflict) = (Vote::AbandonTentative, key());
+                    (vote, conflict) = (Vote::AbandonTentative, over(None));
                     is_crowded = true;
                 }
                 if self.setup.options.mutation.is(Mutation::MergesAcrossReads) {
@@ -126,13 +123,13 @@ impl Validation<'_> {
             }
             match self.state.keys.at(*place).1.missed_write_of(version, Control::Ordering) {
                 Some((Missed::ForGood, reader)) => {
-                    let (vote, conflict) = (Vote::AbandonFinal, by(reader));
+                    let (vote, conflict) = (Vote::AbandonFinal, over(Some(reader)));
                     return Some(Validated { vote, conflict, unconfirmed });
                 }
                 Some((Missed::Perhaps | Missed::Forgotten, reader))
                     if vote != Vote::AbandonFinal =>
                 {
-                    (vote, conflict) = (Vote::AbandonTentative, by(reader));
+                    (vote, conflict) = (Vote::AbandonTentative, over(Some(reader)));
                 }
                 _ => {}
             }
