@@ -140,19 +140,22 @@ impl Cluster {
             std::fs::write(&file, configuration)
                 .with_context(|| format!("can't write {}", file.display()))?;
             let mut command = Command::new(&program);
-            command.arg("serve").arg("--config").arg(&file).arg("--quiet");
+            command.arg("serve").arg("--config").arg(&file);
+            command.args(["--quiet", "--until-input-ends"]);
             command.arg("--data").arg(data.unwrap_or(&folder.0).join(format!("node-{node}")));
-            command.env("SERRIED_LOG", "warn").stdin(Stdio::null()).stdout(Stdio::null());
+            command.env("SERRIED_LOG", "warn").stdin(Stdio::piped()).stdout(Stdio::null());
             children.push(command.spawn().context("can't start a node")?);
         }
         Ok(cluster)
     }
 
-    /// Connects to it, as a client at `site` of the geography that belongs to the keyspace's site `home`.
+    /// Connects to it, as a client at `site` of the geography that belongs to the keyspace's site `home`, and looks for
+    /// messages for `poll_us` microseconds before it sleeps.
     pub(crate) async fn connect(
         &self,
         site: Option<&str>,
         home: Option<u16>,
+        poll_us: u64,
     ) -> anyhow::Result<Database> {
         let mut options = match self {
             Cluster::Threads { cluster, .. } => ConnectOptions::new(cluster.addresses()),
@@ -161,6 +164,7 @@ impl Cluster {
         };
         options.site = site.map(str::to_string);
         options.home = home;
+        options.transport.poll_us = poll_us;
         let begun = Instant::now();
         loop {
             match Database::connect_with(options.clone()).await {
@@ -176,6 +180,20 @@ impl Cluster {
 
     fn is_starting(&self, begun: Instant) -> bool {
         matches!(self, Cluster::Processes { .. }) && begun.elapsed() < START_TIMEOUT
+    }
+
+    /// Checks that all nodes that were started for it still run.
+    ///
+    /// # Errors
+    /// Which one does not.
+    pub(crate) fn check(&mut self) -> anyhow::Result<()> {
+        let Cluster::Processes { nodes, .. } = self else { return Ok(()) };
+        for (number, node) in nodes.iter_mut().enumerate() {
+            if let Some(status) = node.try_wait()? {
+                anyhow::bail!("node {number} has ended during the run ({status}): measure again");
+            }
+        }
+        Ok(())
     }
 
     /// Its address, for a process that connects to it.
@@ -200,18 +218,19 @@ impl Cluster {
         &self,
         geography: Option<Geography>,
         sites: u16,
+        poll_us: u64,
     ) -> anyhow::Result<Vec<Database>> {
         let mut databases = Vec::new();
         match geography {
-            None if sites == 1 => databases.push(self.connect(None, None).await?),
+            None if sites == 1 => databases.push(self.connect(None, None, poll_us).await?),
             None => {
                 for home in 0..sites {
-                    databases.push(self.connect(None, Some(home)).await?);
+                    databases.push(self.connect(None, Some(home), poll_us).await?);
                 }
             }
             Some(geography) => {
                 for site in geography.sites {
-                    databases.push(self.connect(Some(site), None).await?);
+                    databases.push(self.connect(Some(site), None, poll_us).await?);
                 }
             }
         }

@@ -72,6 +72,7 @@ impl Demo {
             },
             processes: false,
             client_processes: None,
+            poll_us: 0,
             share: None,
             replicas: 3,
             sites: 1,

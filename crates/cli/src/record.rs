@@ -284,11 +284,12 @@ impl Drop for NewFile {
 pub(crate) fn describe(trace: &Trace) -> String {
     let TraceHeader { keyspace, protocol, hashed_keys, .. } = trace.header();
     format!(
-        "{} transactions of {} clients in {:.1} s, of {}{} keys, in keyspace `{keyspace}` under {protocol}",
+        "{} transactions of {} clients in {:.1} s, of {}{}{}, in keyspace `{keyspace}` under {protocol}",
         trace.transactions().len(),
         trace.clients(),
         trace.header().lasted().as_secs_f64(),
         trace.keys().len(),
         if *hashed_keys { " hashed" } else { "" },
+        if trace.keys().len() == 1 { " key" } else { " keys" },
     )
 }

@@ -1,6 +1,6 @@
 //! `serried serve`: a node.
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -13,6 +13,7 @@ use serried_node::{
 use serried_storage::STORE_THREAD;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
 
 use crate::log_changes::log_changes;
 use crate::operations::{self, Progress};
@@ -113,6 +114,9 @@ pub(crate) struct Serve {
     /// Print neither where it serves nor that it stops
     #[arg(long)]
     quiet: bool,
+    /// Stop when standard input ends, as it does when the process that has started the node has ended
+    #[arg(long, hide = true)]
+    until_input_ends: bool,
 }
 
 /// How long to wait for room on the disk before looking again.
@@ -210,7 +214,7 @@ impl Serve {
         end_with_the_store();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
-            let mut ending = Ending::listen()?;
+            let mut ending = Ending::listen(self.until_input_ends)?;
             let progress = Progress::begin();
             let operations = match &self.metrics {
                 None => None,
@@ -326,12 +330,15 @@ struct Ending {
     terminate: Signal,
     /// Sent when the terminal closes. `None` if the node was started so that it outlives its terminal, as by nohup.
     hang_up: Option<Signal>,
+    /// Resolves when standard input ends, if the node is to stop then.
+    input: Option<oneshot::Receiver<()>>,
 }
 
 impl Ending {
-    fn listen() -> io::Result<Ending> {
+    fn listen(until_input_ends: bool) -> io::Result<Ending> {
         let hang_up = (!ignores_hang_up()).then(|| signal(SignalKind::hangup())).transpose()?;
-        Ok(Ending { terminate: signal(SignalKind::terminate())?, hang_up })
+        let input = until_input_ends.then(input_ended);
+        Ok(Ending { terminate: signal(SignalKind::terminate())?, hang_up, input })
     }
 
     /// Waits until the node is to stop.
@@ -342,12 +349,30 @@ impl Ending {
                 None => std::future::pending().await,
             }
         };
+        let input = async {
+            match &mut self.input {
+                Some(input) => input.await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             _ = self.terminate.recv() => Ok(()),
             _ = hang_up => Ok(()),
+            _ = input => Ok(()),
             interrupted = tokio::signal::ctrl_c() => interrupted,
         }
     }
+}
+
+/// Resolves when standard input ends.
+pub(crate) fn input_ended() -> oneshot::Receiver<()> {
+    let (ended, input) = oneshot::channel();
+    std::thread::spawn(move || {
+        // An error is an end too.
+        let _ = io::stdin().read_to_end(&mut Vec::new());
+        let _ = ended.send(());
+    });
+    input
 }
 
 /// Whether this process was started so that it ignores SIGHUP. False where the operating system does not say.

@@ -52,7 +52,7 @@ pub struct ConnectOptions {
     pub open_attempts: usize,
     /// How long connecting may take. Default 5 s.
     pub timeout: Duration,
-    /// Bounds and times of the transport.
+    /// Bounds and times of the transport. Default: those of nodes, but with `poll_us` 0.
     pub transport: TransportOptions,
 }
 
@@ -66,7 +66,7 @@ impl ConnectOptions {
             home: None,
             open_attempts: 16384,
             timeout: Duration::from_secs(5),
-            transport: TransportOptions::default(),
+            transport: TransportOptions { poll_us: 0, ..TransportOptions::default() },
         }
     }
 }
@@ -148,6 +148,10 @@ impl Client {
         };
         let time = endpoint.clone();
         tasks.spawn(async move { time.keep_time().await });
+        if !endpoint.transport.poll().is_zero() {
+            let polls = endpoint.clone();
+            tasks.spawn(async move { polls.keep_polling().await });
+        }
         Ok(Arc::new(Client {
             endpoint,
             view,

@@ -34,8 +34,9 @@ pub struct DatabaseStatistics {
 impl Database {
     /// Connects to the cluster at `serried://host:port,host:port`. The scheme may be left out. The order of the
     /// addresses does not matter, and one that answers is enough if the nodes know each other's addresses. `?site=name`
-    /// says where this client is, `?home=number` to which site of the keyspaces it belongs, and `?cluster=name` which
-    /// cluster it expects.
+    /// says where this client is, `?home=number` to which site of the keyspaces it belongs, `?cluster=name` which
+    /// cluster it expects, and `?poll_us=number` for how long it looks for messages before it sleeps
+    /// ([`TransportOptions::poll_us`](serried_wire::TransportOptions::poll_us)).
     ///
     /// # Errors
     /// If the text is no such address, if no node answers within 5 s, or if the nodes that answer are of different

@@ -1,11 +1,13 @@
 //! A cluster's address as text.
 
+use serried_wire::TransportOptions;
+
 use crate::client::ConnectOptions;
 use crate::error::ConnectError;
 
 const SCHEME: &str = "serried://";
 
-/// Reads `serried://host:port,host:port?cluster=name&site=name&home=number`, or the addresses alone.
+/// Reads `serried://host:port,host:port?cluster=name&site=name&home=number&poll_us=number`, or the addresses alone.
 pub(crate) fn parse(given: &str) -> Result<ConnectOptions, ConnectError> {
     let fail = |reason: &str| ConnectError::Address {
         given: given.to_string(),
@@ -39,7 +41,17 @@ pub(crate) fn parse(given: &str) -> Result<ConnectOptions, ConnectError> {
                 Ok(home) => options.home = Some(home),
                 Err(_) => return Err(fail("`home=` wants the number of a site, from 0")),
             },
-            _ => return Err(fail("its parameters may be `site=`, `home=` and `cluster=`")),
+            Some(("poll_us", poll_us)) => match poll_us.parse() {
+                Ok(poll_us) if poll_us <= TransportOptions::MOST_POLL_US => {
+                    options.transport.poll_us = poll_us;
+                }
+                _ => return Err(fail("`poll_us=` wants microseconds, at most 10000")),
+            },
+            _ => {
+                return Err(fail(
+                    "its parameters may be `site=`, `home=`, `cluster=` and `poll_us=`",
+                ));
+            }
         }
     }
     Ok(options)
@@ -62,6 +74,8 @@ mod tests {
         assert_eq!(options.site.as_deref(), Some("zone-1"));
         assert_eq!(options.cluster.as_deref(), Some("bank"));
         assert_eq!((options.home, parse("a:1?home=2").unwrap().home), (None, Some(2)));
+        let polls = |url| parse(url).unwrap().transport.poll_us;
+        assert_eq!((polls("a:1"), polls("a:1?poll_us=150")), (0, 150));
     }
 
     #[test]
@@ -74,6 +88,8 @@ mod tests {
             ("http://a:1", "scheme"),
             ("a:1?sight=x", "parameters"),
             ("a:1?home=moon", "the number of a site"),
+            ("a:1?poll_us=1ms", "microseconds"),
+            ("a:1?poll_us=10001", "at most 10000"),
         ];
         for (given, reason) in wrong {
             let message = parse(given).unwrap_err().to_string();

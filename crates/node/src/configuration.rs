@@ -635,6 +635,14 @@ impl NodeConfiguration {
                 return Err((Part::Transport, message));
             }
         }
+        let poll_us = self.transport.poll_us;
+        let most = TransportOptions::MOST_POLL_US;
+        if poll_us > most {
+            let message = format!(
+                "`poll_us` is {poll_us}: choose at most {most}, or 0 to have threads sleep at once"
+            );
+            return Err((Part::Transport, message));
+        }
         let TransportOptions { heartbeat_ms, silence_ms, .. } = self.transport;
         if heartbeat_ms == 0 || silence_ms / 2 < heartbeat_ms {
             let message = "`heartbeat_ms` must be at least 1, and `silence_ms` at least twice that";

@@ -46,11 +46,7 @@ pub fn text(keys: &[KeyWindows], diagnoses: &[Diagnosis], origin_ns: u64, listed
 fn advise(text: &mut String, diagnosis: &Diagnosis) {
     let busy = diagnosis.utilisation * 100.0;
     let _ = match (diagnosis.hot, diagnosis.advice.is_empty()) {
-        (false, _) => writeln!(
-            text,
-            "  not hot: windows leave room for {:.0} % more",
-            (1.0 / diagnosis.utilisation.max(1e-3) - 1.0) * 100.0
-        ),
+        (false, _) => writeln!(text, "  not hot: its transactions need {busy:.0} % of the time"),
         (true, true) => {
             writeln!(
                 text,

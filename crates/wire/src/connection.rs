@@ -234,8 +234,9 @@ async fn read_loop<S: Side>(
         let (handled, behind) = {
             let moment = endpoint.clock.moment();
             let mut core = endpoint.lock();
-            core.links.counters.reads += u64::from(bytes > 0);
-            core.links.counters.bytes_received += bytes as u64;
+            if bytes > 0 {
+                core.received(bytes, moment);
+            }
             if let Some(why) = core.links.given_up(link) {
                 return Ended::Cut(why);
             }

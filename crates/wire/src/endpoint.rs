@@ -19,6 +19,7 @@ use crate::frame::{BadFrame, Frame, Kind};
 use crate::links::{Cut, LinkId, Links};
 use crate::options::TransportOptions;
 use crate::out_buffer::{Messages, OutBuffer, Route};
+use crate::polling::{Look, Polling};
 use crate::shards::{Found, Shards};
 
 /// What distinguishes the endpoints of nodes from those of clients. The methods run under the endpoint's lock, except
@@ -99,6 +100,7 @@ pub struct Core<S: Side> {
     /// When each actor's next timer is due, [`NEVER`] if none is.
     timers: Vec<Timestamp>,
     alarm: WakeUp,
+    polling: Polling,
 }
 
 const NEVER: Timestamp = Timestamp(u64::MAX);
@@ -121,6 +123,7 @@ impl<S: Side> Endpoint<S> {
             actors: Vec::new(),
             timers: Vec::new(),
             alarm: WakeUp::default(),
+            polling: Polling::new(transport.poll()),
         };
         Endpoint {
             id,
@@ -182,6 +185,30 @@ impl<S: Side> Endpoint<S> {
         core.actors[slot] = Some(actor);
         core.run(slot, |actor, out| actor.start(moment, out));
         core.settle(moment);
+    }
+
+    /// Looks for messages for a while before the thread sleeps, for as long as it is polled: see
+    /// [`TransportOptions::poll_us`]. Runtimes with several threads use one of them for it.
+    pub async fn keep_polling(&self) {
+        loop {
+            std::future::poll_fn(|cx| self.lock().polling.poll_reason(cx)).await;
+            loop {
+                // Everything that is ready runs first, and the runtime asks the sockets.
+                tokio::task::yield_now().await;
+                let now = self.clock.now();
+                let look = self.lock().polling.looked(now);
+                if look == Look::Nothing {
+                    std::thread::yield_now();
+                    let looks_again = self.lock().polling.gave_way(now, self.clock.now());
+                    if looks_again {
+                        continue;
+                    }
+                }
+                if look != Look::Found {
+                    break;
+                }
+            }
+        }
     }
 
     /// Sends heartbeats, and gives up connections on which none arrive, for as long as it is polled.
@@ -271,6 +298,13 @@ impl<S: Side> Core<S> {
         Ok(None)
     }
 
+    /// Bytes were received.
+    pub(crate) fn received(&mut self, bytes: usize, moment: Moment) {
+        self.links.counters.reads += 1;
+        self.links.counters.bytes_received += bytes as u64;
+        self.polling.came(moment.now);
+    }
+
     /// A connection has ended.
     pub fn lose(&mut self, link: LinkId) {
         self.links.remove(link);
@@ -357,6 +391,7 @@ impl<S: Side> Core<S> {
 
     /// Takes what a core of this node has sent, maybe this one. Each message begins with its sender.
     pub fn on_internal(&mut self, buffer: &OutBuffer, moment: Moment) {
+        self.polling.came(moment.now);
         for payload in buffer.payloads() {
             for (route, message) in Messages::new(payload) {
                 let (from, message) =

@@ -33,6 +33,7 @@ mod options;
 mod out_buffer;
 #[cfg(test)]
 mod passage;
+mod polling;
 mod record;
 mod redial;
 mod shards;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
-use serried::Database;
+use serried::{Database, TransportOptions};
 use serried_model::{FamilyName, Geography};
 use serried_node::Durability;
 use serried_session::{Alarm, Driver};
@@ -34,6 +34,7 @@ Examples:
   serried bench retwis --geo reg --clients 96
   serried bench counter --clients 64 --check
   serried bench counter --clients 64 --client-processes 8 --modify
+  serried bench counter --clients 1 --poll-us 200
   serried bench tpcc --warehouses 1 --protocol morty --check
   serried bench f1-wf --keys 100000 --clients 4 --rate 2000
   serried bench bank --connect serried://127.0.0.1:7400 --keyspace accounts
@@ -66,6 +67,11 @@ pub(crate) struct Bench {
     /// process]. Not with --check or --history, nor for workloads of snapshots
     #[arg(long, value_name = "NUMBER", value_parser = number(1..=MOST_PROCESSES), conflicts_with_all = ["check", "history", "geo"])]
     pub(crate) client_processes: Option<usize>,
+    /// For how long at most a thread of clients looks for messages before it sleeps, in microseconds. It then spends
+    /// processor time that others may need, and answers sooner. Nodes do so for up to 200 us. With --connect add
+    /// ?poll_us=N to the address instead
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = 0, value_parser = number(0..=TransportOptions::MOST_POLL_US), conflicts_with = "connect")]
+    pub(crate) poll_us: u64,
     /// This process has some of the clients of another one.
     #[arg(long, hide = true)]
     pub(crate) share: Option<Share>,
@@ -137,7 +143,7 @@ impl Bench {
         if let Some(address) = &self.connect {
             let (address, keyspace) = (address.clone(), self.keyspace.clone());
             let cluster = Cluster::Existing { address, keyspace };
-            let database = runtime.block_on(cluster.connect(None, None))?;
+            let database = runtime.block_on(cluster.connect(None, None, 0))?;
             let cluster_name = database.client().cluster();
             demand!(
                 self.overwrite || !self.workload.trace.is_of(cluster_name, &self.keyspace)?,
@@ -186,12 +192,13 @@ impl Bench {
                     limits: W::limits(&workload),
                     data: self.data.as_deref(),
                 };
-                let cluster = match self.processes {
+                let mut cluster = match self.processes {
                     true => Cluster::processes(&plan)?,
                     false => Cluster::threads(&plan)?,
                 };
                 let run = self.run_on::<W>(&cluster, (protocol, several), *clients, geography);
                 let (row, run_ended) = runtime.block_on(run)?;
+                cluster.check()?;
                 rows.push(row);
                 ended = ended.and(run_ended);
             }
@@ -207,7 +214,7 @@ impl Bench {
         geography: Option<Geography>,
     ) -> anyhow::Result<(Row, Ended)> {
         let progress = Progress::new(self.load.json);
-        let databases = cluster.connect_everywhere(geography, self.sites).await?;
+        let databases = cluster.connect_everywhere(geography, self.sites, self.poll_us).await?;
         let mut keyspaces = Vec::new();
         for database in &databases {
             keyspaces.push(database.open::<W>(cluster.keyspace()).await?);

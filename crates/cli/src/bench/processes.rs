@@ -113,7 +113,11 @@ impl Process {
     fn line(&mut self) -> anyhow::Result<String> {
         let mut line = String::new();
         let bytes = self.answers.read_line(&mut line).context("can't read from it")?;
-        anyhow::ensure!(bytes > 0, "a process with clients has ended early");
+        anyhow::ensure!(
+            bytes > 0,
+            "a process with clients has ended early ({}): measure again",
+            self.child.wait()?
+        );
         Ok(line.trim_end().to_string())
     }
 
@@ -136,7 +140,11 @@ impl Bench {
         driver: Arc<dyn Driver>,
     ) -> anyhow::Result<Row> {
         let progress = Progress::new(self.load.json);
-        let (keyspace, address) = (cluster.keyspace().to_string(), cluster.url());
+        let keyspace = cluster.keyspace().to_string();
+        let address = match self.poll_us {
+            0 => cluster.url(),
+            poll_us => format!("{}?poll_us={poll_us}", cluster.url()),
+        };
         let step = processes.min(clients);
         let share = |first| Share {
             first,

@@ -86,7 +86,7 @@ impl Shell {
         };
         let printer = Printer { json: self.json };
         let mut session = Session { database, keyspace, deadline, printer };
-        let mut failed = false;
+        let (mut failed, mut stopped) = (false, false);
         loop {
             if interactive {
                 print!("{}> ", if session.keyspace.is_open() { "serried*" } else { "serried" });
@@ -106,7 +106,7 @@ impl Shell {
                 Flow::ContinueFailed => failed = true,
                 Flow::Quit => break,
                 Flow::Stop => {
-                    failed = true;
+                    (failed, stopped) = (true, true);
                     break;
                 }
             }
@@ -118,6 +118,10 @@ impl Shell {
         }
         // What was rolled back has to reach the nodes, or others would wait for it.
         session.database.close().await;
+        anyhow::ensure!(
+            interactive || !stopped,
+            "a statement failed, and those after it were not run"
+        );
         anyhow::ensure!(interactive || !failed, "some statements failed");
         Ok(Ended::Well)
     }

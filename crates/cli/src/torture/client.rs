@@ -1,7 +1,6 @@
 //! A client process of a torture, which writes down what it does as it does it.
 
 use std::fs::File;
-use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,6 +27,7 @@ use super::snapshots;
 use super::timeline::epoch_ns;
 use crate::Ended;
 use crate::load::Client;
+use crate::serve::input_ended;
 
 /// How many transactions a client process has open at a time, each a process of the history.
 pub(super) const LOOPS: u64 = 4;
@@ -69,12 +69,7 @@ impl TortureClient {
     async fn torture(self) -> anyhow::Result<Ended> {
         let name = self.history.display();
         let file = File::create(&self.history).with_context(|| format!("can't write {name}"))?;
-        let (stop, stopped) = tokio::sync::oneshot::channel();
-        std::thread::spawn(move || {
-            // An error is an end too.
-            let _ = std::io::stdin().read_to_end(&mut Vec::new());
-            let _ = stop.send(());
-        });
+        let stopped = input_ended();
         let database = connect(&self.connect, CONNECT_WITHIN).await?;
         let (clients, driver, measurement) = match self.workload {
             Kind::Bank | Kind::ListAppend => self.transactions(&database, file).await?,

@@ -212,11 +212,11 @@ impl Nodes {
             .open(&log)
             .with_context(|| format!("can't write {}", log.display()))?;
         let mut command = Command::new(&self.program);
-        command.arg("serve").arg("--quiet").args(more);
+        command.arg("serve").args(["--quiet", "--until-input-ends"]).args(more);
         command.arg("--config").arg(self.folder.join(format!("node-{node}.toml")));
         command.arg("--data").arg(self.data(node));
         command.arg("--metrics").arg(&self.healths[node]);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(log);
         self.members[node].process = Some(command.spawn().context("can't start a node")?);
         Ok(())
     }

@@ -302,6 +302,29 @@ fn a_node_that_waits_for_others_says_so_and_stops_when_its_terminal_goes() {
 }
 
 #[test]
+fn the_nodes_of_a_benchmark_end_with_it_although_it_is_killed() {
+    let folder = std::env::temp_dir().join(format!("serried-{}-orphans", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_serried"));
+    command.args(["bench", "counter", "--processes", "--seconds", "600"]).env("TMPDIR", &folder);
+    let mut bench = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    // Two nodes have been started when the configuration of the third is there.
+    let is_third_there = || {
+        let mut folders = std::fs::read_dir(&folder).unwrap().flatten();
+        folders.any(|entry| entry.path().join("node-2.toml").exists())
+    };
+    while !is_third_there() {
+        assert!(bench.try_wait().unwrap().is_none(), "it runs");
+        std::thread::yield_now();
+    }
+    bench.kill().unwrap();
+    bench.wait().unwrap();
+    // The nodes write to the same pipe. It ends when all of them have ended.
+    bench.stderr.take().unwrap().read_to_end(&mut Vec::new()).unwrap();
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
 fn a_transaction_by_hand_is_over_when_what_was_read_in_it_changes() {
     let keyspaces = [KeyspaceConfiguration::new("default", "morty")];
     let cluster = LocalCluster::start(3, &keyspaces, LocalOptions::default()).unwrap();

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use serried::{Client, ConnectOptions};
+use serried::{Client, ConnectOptions, TransportOptions};
 use serried_local::{LocalCluster, LocalOptions};
 use serried_model::{Geography, Key, Value};
 use serried_node::{KeyspaceConfiguration, Node, NodeConfiguration, StartError};
@@ -38,6 +38,27 @@ async fn what_one_client_commits_another_one_reads() {
     assert_eq!(reader.get("counter").await.unwrap(), Some(Value::from("1")));
     let other = client.keyspace("second").unwrap();
     assert_eq!(other.get("counter").await.unwrap(), None, "keyspaces are apart");
+    cluster.stop();
+}
+
+#[tokio::test]
+async fn a_client_that_looks_for_messages_before_it_sleeps_gets_them() {
+    let cluster = start(3, None);
+    let mut options = ConnectOptions::new(cluster.addresses());
+    options.transport.poll_us = TransportOptions::MOST_POLL_US;
+    let client = Client::connect_with(options, protocols().coordinators).await.unwrap();
+    let keyspace = client.keyspace("first").unwrap();
+    for round in 0..100_u32 {
+        let committed = keyspace
+            .transact(|tx| async move {
+                let before = tx.get("counter").await?;
+                tx.put("counter", round.to_string());
+                Ok(before)
+            })
+            .await
+            .unwrap();
+        assert_eq!(committed.value, round.checked_sub(1).map(|before| before.to_string().into()));
+    }
     cluster.stop();
 }
 

@@ -22,6 +22,7 @@ const QUICK: TransportOptions = TransportOptions {
     client_bytes: 1 << 30,
     connections: 100,
     handshake_timeout_ms: 5000,
+    poll_us: 0,
     heartbeat_ms: 20,
     silence_ms: 500,
 };

@@ -118,6 +118,11 @@ impl Trace {
             return Err(first.damaged("its first block is not the header"));
         }
         let header: TraceHeader = first.decode()?;
+        let TraceHeader { family, cluster, keyspace, protocol, .. } = &header;
+        if [family, cluster, keyspace, protocol].iter().any(|name| name.contains(char::is_control))
+        {
+            return Err(first.damaged("a name in its header has control characters"));
+        }
         if header.family != Transactions::NAME.to_string() {
             return Err(TraceError::Family { family: header.family });
         }

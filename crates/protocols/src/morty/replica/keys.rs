@@ -22,6 +22,7 @@ use serried_model::{Key, Value, Version};
 use serried_parts::{Committed, Effect, Place, Pool, StoredVersions, WriteId};
 
 use super::key_record::{KeyRecord, Notice};
+use crate::morty::message::Contents;
 
 /// How many keys are examined to make room for one. If all of them are in use, memory holds more keys than it should.
 const LOOKED_AT: usize = 4;
@@ -44,6 +45,13 @@ impl Keys {
     pub(super) fn new(at_most: usize) -> Keys {
         let (stored, settled) = (Version::INITIAL, Version::INITIAL);
         Keys { records: Pool::default(), at_most, stored, settled, notices: Vec::new() }
+    }
+
+    /// Has the processor fetch the records of what a transaction uses from memory, together: see [`Pool::prefetch`].
+    pub(super) fn prefetch(&self, contents: &Contents) {
+        let keys = contents.reads.iter().map(|read| &read.key);
+        let keys = keys.chain(contents.writes.iter().map(|write| &write.key));
+        self.records.prefetch(keys, |record| u64::from(record.used));
     }
 
     /// A key's record, which may lack versions that are in the store.

@@ -68,6 +68,7 @@ impl Replica {
             observe_writes(version, &contents, cx); // Otherwise they are seen when they are committed.
         }
         let keys = &mut self.state.keys;
+        keys.prefetch(&contents);
         self.transactions.install(version, (eid, next_tag), contents, keys);
         self.vote(version, cx);
     }
