@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
-use serried::{ConnectError, ConnectOptions, Database, Statistics};
+use serried::{ConnectError, ConnectOptions, Database, Statistics, TransportOptions};
 use serried_actor::{Protocol, Timestamp};
 use serried_local::{KeyspaceConfiguration, LocalCluster, LocalOptions, StartError};
 use serried_model::Transactions;
@@ -207,7 +207,10 @@ impl Calibrate {
     /// One run on a real cluster.
     async fn measure(&self, load: &Named) -> Result<Measured, Error> {
         let keyspaces = [KeyspaceConfiguration::new(KEYSPACE, &self.protocol)];
-        let cluster = LocalCluster::start(REPLICAS, &keyspaces, LocalOptions::default())?;
+        // Threads that look for messages spend time that is no message's.
+        let transport = TransportOptions { poll_us: 0, ..TransportOptions::default() };
+        let options = LocalOptions { transport, ..LocalOptions::default() };
+        let cluster = LocalCluster::start(REPLICAS, &keyspaces, options)?;
         let warm_up = self.measured / 4;
         let mut databases = Vec::new();
         let connections = if load.shares { 1 } else { self.clients };

@@ -2,7 +2,7 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -139,11 +139,9 @@ impl Cluster {
             let file = folder.0.join(format!("node-{node}.toml"));
             std::fs::write(&file, configuration)
                 .with_context(|| format!("can't write {}", file.display()))?;
-            let mut command = Command::new(&program);
-            command.arg("serve").arg("--config").arg(&file);
-            command.args(["--quiet", "--until-input-ends"]);
+            let mut command = crate::serve::child(&program, &file);
             command.arg("--data").arg(data.unwrap_or(&folder.0).join(format!("node-{node}")));
-            command.env("SERRIED_LOG", "warn").stdin(Stdio::piped()).stdout(Stdio::null());
+            command.env("SERRIED_LOG", "warn");
             children.push(command.spawn().context("can't start a node")?);
         }
         Ok(cluster)
@@ -157,11 +155,12 @@ impl Cluster {
         home: Option<u16>,
         poll_us: u64,
     ) -> anyhow::Result<Database> {
-        let mut options = match self {
-            Cluster::Threads { cluster, .. } => ConnectOptions::new(cluster.addresses()),
-            Cluster::Processes { addresses, .. } => ConnectOptions::new(addresses.clone()),
+        let addresses = match self {
+            Cluster::Threads { cluster, .. } => cluster.addresses(),
+            Cluster::Processes { addresses, .. } => addresses.clone(),
             Cluster::Existing { address, .. } => return Ok(Database::connect(address).await?),
         };
+        let mut options = ConnectOptions::new(addresses);
         options.site = site.map(str::to_string);
         options.home = home;
         options.transport.poll_us = poll_us;
@@ -252,5 +251,27 @@ impl Drop for Cluster {
                 let _ = node.wait();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn a_node_that_has_ended_is_named() {
+        let mut node = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let other = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let (addresses, folder) = (Vec::new(), Folder::new().unwrap());
+        node.kill().unwrap();
+        node.wait().unwrap();
+        let mut cluster = Cluster::Processes { nodes: vec![other, node], addresses, folder };
+        let error = cluster.check().unwrap_err().to_string();
+        assert!(error.starts_with("node 1 has ended during the run"), "{error}");
+        let Cluster::Processes { nodes, .. } = &mut cluster else { unreachable!() };
+        nodes.pop();
+        cluster.check().unwrap();
     }
 }

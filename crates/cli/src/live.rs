@@ -170,6 +170,10 @@ const HIDDEN_CLIENTS: f64 = 64.0;
 /// How long a flush takes where commits wait for it, in milliseconds: a usual disk.
 const FLUSH_MS: f64 = 0.2;
 
+/// How much of a processor flushes take for each core of a node, if it is busy and commits wait for them: it then flushes
+/// without a pause.
+const FLUSHING: f64 = 0.29;
+
 /// Fills in the distances, the processors, and how many transactions are in progress at a time.
 async fn measure(setting: &mut Setting, (client, address): (&Client, &str), keys: &[KeyWindows]) {
     let statuses: Vec<_> = client.node_statuses().await.into_iter().flatten().collect();
@@ -179,12 +183,17 @@ async fn measure(setting: &mut Setting, (client, address): (&Client, &str), keys
         event_ms: Costs::default().replica.event_ns as f64 / 1e6,
         ..alike(client.longest_round_trip().as_secs_f64() * 1e3)
     };
-    setting.cores =
-        match ["//127.", "//localhost", "//[::1]"].iter().any(|host| address.contains(host)) {
-            // Nodes and clients share the cores of this machine.
-            true => std::thread::available_parallelism().ok().map(|cores| cores.get() as f64),
-            false => Some(statuses.iter().map(|status| f64::from(status.cores)).sum()),
-        };
+    let of_nodes: f64 = statuses.iter().map(|status| f64::from(status.cores)).sum();
+    let cores = match ["//127.", "//localhost", "//[::1]"].iter().any(|host| address.contains(host))
+    {
+        // Nodes and clients share the cores of this machine.
+        true => std::thread::available_parallelism().ok().map(|cores| cores.get() as f64),
+        false => Some(of_nodes),
+    };
+    setting.cores = cores.map(|cores| match flushes {
+        true => (cores - FLUSHING * of_nodes).max(cores / 2.0),
+        false => cores,
+    });
     // Little's law. Transactions whose keys are not watched are taken to last as long as the others.
     let timed = keys.iter().filter_map(|key| Some((key.achieved_per_s, key.latency_ms?)));
     let (per_s, weighed) =

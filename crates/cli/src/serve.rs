@@ -1,8 +1,9 @@
 //! `serried serve`: a node.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -364,12 +365,20 @@ impl Ending {
     }
 }
 
+/// A node for this process, which ends with it. Its data and where it logs are to be added.
+pub(crate) fn child(program: &Path, configuration: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.args(["serve", "--quiet", "--until-input-ends", "--config"]).arg(configuration);
+    command.stdin(Stdio::piped()).stdout(Stdio::null());
+    command
+}
+
 /// Resolves when standard input ends.
 pub(crate) fn input_ended() -> oneshot::Receiver<()> {
     let (ended, input) = oneshot::channel();
     std::thread::spawn(move || {
         // An error is an end too.
-        let _ = io::stdin().read_to_end(&mut Vec::new());
+        let _ = io::copy(&mut io::stdin(), &mut io::sink());
         let _ = ended.send(());
     });
     input

@@ -15,6 +15,7 @@ use serried_wire::{
     Endpoint, Hello, KeyspaceInfo, Kind, NodeStatistics, NodeStatus, NotServed, Role, Statistics,
     Tables, TransportOptions, encode,
 };
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -148,7 +149,8 @@ impl Client {
         };
         let time = endpoint.clone();
         tasks.spawn(async move { time.keep_time().await });
-        if !endpoint.transport.poll().is_zero() {
+        // A runtime with several threads has another one wait for the sockets.
+        if Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread {
             let polls = endpoint.clone();
             tasks.spawn(async move { polls.keep_polling().await });
         }

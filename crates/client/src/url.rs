@@ -45,7 +45,10 @@ pub(crate) fn parse(given: &str) -> Result<ConnectOptions, ConnectError> {
                 Ok(poll_us) if poll_us <= TransportOptions::MOST_POLL_US => {
                     options.transport.poll_us = poll_us;
                 }
-                _ => return Err(fail("`poll_us=` wants microseconds, at most 10000")),
+                _ => {
+                    let most = TransportOptions::MOST_POLL_US;
+                    return Err(fail(&format!("`poll_us=` wants microseconds, at most {most}")));
+                }
             },
             _ => {
                 return Err(fail(
@@ -76,6 +79,7 @@ mod tests {
         assert_eq!((options.home, parse("a:1?home=2").unwrap().home), (None, Some(2)));
         let polls = |url| parse(url).unwrap().transport.poll_us;
         assert_eq!((polls("a:1"), polls("a:1?poll_us=150")), (0, 150));
+        assert_eq!(polls("a:1?poll_us=10000"), TransportOptions::MOST_POLL_US);
     }
 
     #[test]

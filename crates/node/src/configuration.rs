@@ -291,6 +291,7 @@ struct File {
 /// Which part of a configuration is to blame.
 #[derive(Clone, Copy)]
 enum Part {
+    Cluster,
     Node,
     Peers,
     Site,
@@ -425,6 +426,7 @@ impl NodeConfiguration {
             configuration.keyspaces.push(KeyspaceConfiguration::new("default", default_protocol()));
         }
         let span = |part| match part {
+            Part::Cluster => None,
             Part::Node => Some(node.clone()),
             Part::Peers => Some(peers.clone()),
             Part::Site => site.clone(),
@@ -524,6 +526,13 @@ impl NodeConfiguration {
             return Err((Part::Peers, message));
         }
         self.judge_peers().map_err(|message| (Part::Peers, message))?;
+        if self.cluster.contains(char::is_control) {
+            let message = format!(
+                "`cluster` is `{}`: choose a name without control characters",
+                self.cluster.escape_debug()
+            );
+            return Err((Part::Cluster, message));
+        }
         if self.node >= nodes {
             let (node, last) = (self.node, nodes - 1);
             let message = format!(

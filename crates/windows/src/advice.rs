@@ -336,10 +336,12 @@ impl Measured<'_> {
                 Turns::Never => false,
             });
             let best = best.map(|other| (other, self.with(other.contention)));
-            let best = best.max_by(|(_, one), (_, other)| {
-                let per_s = |network: &Network| network.throughput(setting.clients);
-                per_s(one).total_cmp(&per_s(other))
-            });
+            // Of two that promise about the same, the one that asks nothing of the program.
+            let per_s = |(other, network): &(&Candidate, Network)| {
+                let asks_nothing = other.contention.turns == Turns::Always;
+                network.throughput(setting.clients) * if asks_nothing { ENOUGH } else { 1.0 }
+            };
+            let best = best.max_by(|one, other| per_s(one).total_cmp(&per_s(other)));
             advice.extend(best.map(|(other, network)| {
                 let for_update = other.contention.turns == Turns::ForUpdate;
                 (Remedy::Protocol { protocol: other.name, for_update }, network)
@@ -569,6 +571,28 @@ mod tests {
         let remedy = Remedy::Protocol { protocol: "turns", for_update: false };
         assert_eq!(diagnosis.advice.len(), 1, "{diagnosis:?}");
         assert_eq!(diagnosis.advice[0].remedy, remedy);
+    }
+
+    #[test]
+    fn of_two_protocols_alike_the_one_that_asks_nothing_of_the_program_is_named() {
+        let named = |name, turns, update_events| Candidate {
+            name,
+            contention: Contention { turns, update_events, ..Contention::ALIKE },
+        };
+        let best = |events_of_queues| {
+            let others = vec![
+                named("turns", Turns::Always, 12.0),
+                named("queues", Turns::ForUpdate, events_of_queues),
+            ];
+            let attempts = Some(5.0);
+            let mut setting =
+                Setting { attempts, others, ..setting(Contention::ALIKE, 64.0, 10.0) };
+            (setting.trips.event_ms, setting.cores) = (2.0, Some(1.0));
+            only(&[key(10.0, 0.0, 0.0)], &setting).advice.swap_remove(0).remedy
+        };
+        let protocol = |protocol, for_update| Remedy::Protocol { protocol, for_update };
+        assert_eq!(best(11.5), protocol("turns", false));
+        assert_eq!(best(9.0), protocol("queues", true));
     }
 
     #[test]

@@ -188,23 +188,25 @@ impl<S: Side> Endpoint<S> {
     }
 
     /// Looks for messages for a while before the thread sleeps, for as long as it is polled: see
-    /// [`TransportOptions::poll_us`]. Runtimes with several threads use one of them for it.
+    /// [`TransportOptions::poll_us`]. It is for a runtime of one thread.
     pub async fn keep_polling(&self) {
         loop {
             std::future::poll_fn(|cx| self.lock().polling.poll_reason(cx)).await;
             loop {
-                // Everything that is ready runs first, and the runtime asks the sockets.
+                // What is ready runs first, and the runtime asks the sockets.
                 tokio::task::yield_now().await;
-                let now = self.clock.now();
-                let look = self.lock().polling.looked(now);
-                if look == Look::Nothing {
-                    std::thread::yield_now();
-                    let looks_again = self.lock().polling.gave_way(now, self.clock.now());
-                    if looks_again {
-                        continue;
+                let look = self.lock().polling.looked(self.clock.now());
+                let looks_again = match look {
+                    Look::Found => true,
+                    Look::Nothing => {
+                        let since = self.clock.now();
+                        std::thread::yield_now();
+                        let now = self.clock.now();
+                        self.lock().polling.gave_way(since, now)
                     }
-                }
-                if look != Look::Found {
+                    Look::Enough => false,
+                };
+                if !looks_again {
                     break;
                 }
             }
@@ -454,6 +456,13 @@ impl<S: Side> Core<S> {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::pin::pin;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context, Wake};
+
+    use rand::SeedableRng;
+
     use super::*;
 
     /// The side of an endpoint that has no actors.
@@ -487,5 +496,66 @@ pub(crate) mod tests {
         }
 
         fn advance(&mut self, _: Timestamp, _: &mut Links) {}
+    }
+
+    /// Counts how often it is woken.
+    #[derive(Default)]
+    struct Woken(AtomicUsize);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn endpoint() -> Endpoint<Bare> {
+        let random = Random::seed_from_u64(1);
+        Endpoint::new(NodeId(0), TransportOptions::default(), random, Bare)
+    }
+
+    #[test]
+    fn messages_from_outside_and_from_other_cores_are_a_reason_to_look_for_more() {
+        let cx = Context::from_waker(Waker::noop());
+        for from_outside in [true, false] {
+            let endpoint = endpoint();
+            let mut core = endpoint.lock();
+            for us in [1_000_000, 1_000_050] {
+                assert!(core.polling.poll_reason(&cx).is_pending());
+                let now = Timestamp(us * 1000);
+                let moment = Moment { now, ..endpoint.clock.moment() };
+                match from_outside {
+                    true => core.received(7, moment),
+                    false => core.on_internal(&OutBuffer::default(), moment),
+                }
+            }
+            assert!(core.polling.poll_reason(&cx).is_ready());
+            let (reads, bytes) = (core.links.counters.reads, core.links.counters.bytes_received);
+            assert_eq!((reads, bytes), if from_outside { (2, 14) } else { (0, 0) });
+        }
+    }
+
+    #[test]
+    fn what_looks_for_messages_sleeps_when_none_has_come_until_there_are_some() {
+        let endpoint = endpoint();
+        let woken = Arc::new(Woken::default());
+        let waker = woken.clone().into();
+        let mut cx = Context::from_waker(&waker);
+        let wakes = || woken.0.swap(0, Ordering::Relaxed);
+        let mut polling = pin!(endpoint.keep_polling());
+        assert!(polling.as_mut().poll(&mut cx).is_pending());
+        assert_eq!(wakes(), 0, "there is no reason yet");
+        // That was long before the clock began to run, as far as the window is concerned.
+        let came = || endpoint.lock().polling.came(Timestamp(1));
+        came();
+        came();
+        assert_eq!(wakes(), 1);
+        while endpoint.clock.now() < Timestamp(50_000) {}
+        // Messages are found, then none, and then it sleeps. Without a runtime each turn wakes it.
+        for expected in [1, 1, 0, 0] {
+            assert!(polling.as_mut().poll(&mut cx).is_pending());
+            assert_eq!(wakes(), expected);
+        }
+        came();
+        assert_eq!(wakes(), 1, "there is a reason again");
     }
 }

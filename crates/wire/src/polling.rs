@@ -53,7 +53,7 @@ impl Polling {
     const WANTED: Duration = Duration::from_micros(100);
     /// How long it rests then, and at most if that happens again and again.
     const REST: Duration = Duration::from_millis(10);
-    const LONGEST_REST: Duration = Duration::from_millis(160);
+    const LONGEST_REST: Duration = Duration::from_millis(640);
 
     /// One that looks for at most `most` after a message.
     pub(crate) fn new(most: Duration) -> Polling {
@@ -70,9 +70,9 @@ impl Polling {
         }
     }
 
-    /// Messages have come.
+    /// Messages have come. What comes before the thread has looked again counts once.
     pub(crate) fn came(&mut self, now: Timestamp) {
-        if self.most.is_zero() {
+        if self.most.is_zero() || self.looks && self.came {
             return;
         }
         let is_soon = now.since(self.last) <= self.most;
@@ -142,9 +142,12 @@ mod tests {
         Polling::new(MOST)
     }
 
-    /// Messages have come at these times. For how long it looks then, in microseconds.
+    /// Messages have come at these times, each since the last look. For how long it looks then, in microseconds.
     fn window_after(polling: &mut Polling, times: impl IntoIterator<Item = u64>) -> u128 {
-        times.into_iter().for_each(|us| polling.came(at(us)));
+        for us in times {
+            polling.came = false;
+            polling.came(at(us));
+        }
         polling.window.as_micros()
     }
 
@@ -158,6 +161,16 @@ mod tests {
         assert_eq!(window_after(&mut polling, [1001]), 100, "one was late");
         assert_eq!(window_after(&mut polling, [2000, 3000, 4000]), 12);
         assert_eq!(window_after(&mut polling, [5000]), 0);
+    }
+
+    #[test]
+    fn what_comes_before_it_has_looked_counts_once() {
+        let mut polling = polling();
+        window_after(&mut polling, [0, 100]);
+        (101..110).for_each(|us| polling.came(at(us)));
+        assert_eq!(polling.window.as_micros(), 10);
+        assert_eq!(polling.looked(at(109)), Look::Found);
+        assert_eq!(polling.looked(at(110)), Look::Enough, "10 us after the first of them");
     }
 
     #[test]

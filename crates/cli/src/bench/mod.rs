@@ -197,8 +197,9 @@ impl Bench {
                     false => Cluster::threads(&plan)?,
                 };
                 let run = self.run_on::<W>(&cluster, (protocol, several), *clients, geography);
-                let (row, run_ended) = runtime.block_on(run)?;
+                let done = runtime.block_on(run);
                 cluster.check()?;
+                let (row, run_ended) = done?;
                 rows.push(row);
                 ended = ended.and(run_ended);
             }

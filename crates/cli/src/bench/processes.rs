@@ -20,6 +20,7 @@ use crate::cluster::Cluster;
 use crate::cost::Spent;
 use crate::load::Load;
 use crate::progress::Progress;
+use crate::serve::input_ended;
 use crate::table::Row;
 use crate::wing::Wing;
 
@@ -27,6 +28,8 @@ use crate::wing::Wing;
 pub(super) const MOST_PROCESSES: usize = 256;
 /// What a process with clients says when it has connected.
 const READY: &str = "ready";
+
+const NOBODY_WAITS: &str = "nobody waits for these clients";
 
 /// Some of the clients of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -98,6 +101,14 @@ impl Drop for Process {
     }
 }
 
+/// An address with how long clients look for messages.
+fn with_poll(address: String, poll_us: u64) -> String {
+    match poll_us {
+        0 => address,
+        poll_us => format!("{address}?poll_us={poll_us}"),
+    }
+}
+
 impl Process {
     fn start(share: &Share) -> anyhow::Result<Process> {
         let program = std::env::current_exe().context("can't find this program's own file")?;
@@ -141,10 +152,7 @@ impl Bench {
     ) -> anyhow::Result<Row> {
         let progress = Progress::new(self.load.json);
         let keyspace = cluster.keyspace().to_string();
-        let address = match self.poll_us {
-            0 => cluster.url(),
-            poll_us => format!("{}?poll_us={poll_us}", cluster.url()),
-        };
+        let address = with_poll(cluster.url(), self.poll_us);
         let step = processes.min(clients);
         let share = |first| Share {
             first,
@@ -201,7 +209,14 @@ impl Bench {
             println!("{READY}");
             stdout().flush()?;
             let mut line = String::new();
-            anyhow::ensure!(stdin().read_line(&mut line)? > 0, "nobody waits for these clients");
+            anyhow::ensure!(stdin().read_line(&mut line)? > 0, NOBODY_WAITS);
+            let input = input_ended();
+            tokio::spawn(async {
+                let _ = input.await;
+                // The other process has ended, and these clients end with it.
+                eprintln!("serried: {NOBODY_WAITS}");
+                std::process::exit(1);
+            });
             let driver = W::driver(&keyspace);
             let load =
                 Load::<W>::new(&self.load, ("", false), share.clients, workload, driver.now());
@@ -247,6 +262,13 @@ impl ClientsSpent {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn clients_in_other_processes_look_for_messages_as_long_as_they_should() {
+        let address = "serried://127.0.0.1:7400".to_string();
+        assert_eq!(with_poll(address.clone(), 0), address);
+        assert_eq!(with_poll(address, 150), "serried://127.0.0.1:7400?poll_us=150");
+    }
 
     #[test]
     fn a_share_survives_its_text() {

@@ -120,7 +120,7 @@ impl Shell {
         session.database.close().await;
         anyhow::ensure!(
             interactive || !stopped,
-            "a statement failed, and those after it were not run"
+            "a statement failed, and what may follow it was not run"
         );
         anyhow::ensure!(interactive || !failed, "some statements failed");
         Ok(Ended::Well)

@@ -3,7 +3,7 @@
 use std::fs::OpenOptions;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -211,12 +211,12 @@ impl Nodes {
             .append(true)
             .open(&log)
             .with_context(|| format!("can't write {}", log.display()))?;
-        let mut command = Command::new(&self.program);
-        command.arg("serve").args(["--quiet", "--until-input-ends"]).args(more);
-        command.arg("--config").arg(self.folder.join(format!("node-{node}.toml")));
+        let mut command =
+            crate::serve::child(&self.program, &self.folder.join(format!("node-{node}.toml")));
+        command.args(more);
         command.arg("--data").arg(self.data(node));
         command.arg("--metrics").arg(&self.healths[node]);
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(log);
+        command.stderr(log);
         self.members[node].process = Some(command.spawn().context("can't start a node")?);
         Ok(())
     }

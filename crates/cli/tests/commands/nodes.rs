@@ -233,6 +233,8 @@ fn a_node_exposes_metrics_and_health_logs_json_and_stops_on_a_signal() {
     command.args(["serve", "--config", file.path(), "--metrics", "127.0.0.1:0"]);
     // There is a directory, and a node that keeps its data in memory does not use it.
     command.arg("--data").arg(std::env::temp_dir());
+    // A node whose input has ended goes on.
+    command.stdin(Stdio::null());
     command.args(["--log-format", "json"]).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the binary runs");
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -302,26 +304,17 @@ fn a_node_that_waits_for_others_says_so_and_stops_when_its_terminal_goes() {
 }
 
 #[test]
-fn the_nodes_of_a_benchmark_end_with_it_although_it_is_killed() {
-    let folder = std::env::temp_dir().join(format!("serried-{}-orphans", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
+fn a_node_of_another_process_stops_when_its_input_ends() {
+    let configuration = "node = 0\nlisten = \"127.0.0.1:0\"\npeers = [\"127.0.0.1:1\"]\n";
+    let file = Temporary::new("child.toml", configuration);
     let mut command = Command::new(env!("CARGO_BIN_EXE_serried"));
-    command.args(["bench", "counter", "--processes", "--seconds", "600"]).env("TMPDIR", &folder);
-    let mut bench = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    // Two nodes have been started when the configuration of the third is there.
-    let is_third_there = || {
-        let mut folders = std::fs::read_dir(&folder).unwrap().flatten();
-        folders.any(|entry| entry.path().join("node-2.toml").exists())
-    };
-    while !is_third_there() {
-        assert!(bench.try_wait().unwrap().is_none(), "it runs");
-        std::thread::yield_now();
-    }
-    bench.kill().unwrap();
-    bench.wait().unwrap();
-    // The nodes write to the same pipe. It ends when all of them have ended.
-    bench.stderr.take().unwrap().read_to_end(&mut Vec::new()).unwrap();
-    std::fs::remove_dir_all(folder).unwrap();
+    command.args(["serve", "--durability", "memory", "--config", file.path()]);
+    command.arg("--until-input-ends").stdin(Stdio::piped());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.next().unwrap().unwrap().contains("serves on"));
+    drop(child.stdin.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
 #[test]

@@ -174,6 +174,9 @@ fn numbers_with_which_nothing_works_are_refused() {
     let transport = "[transport]\nclock_uncertainty_us = 9223372036854775807\n[limits]";
     let error = error_after("[limits]", transport);
     assert!(error.contains("choose less than 60000000 (a minute)"), "{error}");
+    parse(&GOOD.replace("[limits]", "[transport]\npoll_us = 10000\n[limits]")).unwrap();
+    let error = error_after("cluster = \"bank\"", "cluster = \"a\\tb\"");
+    assert!(error.contains("`a\\tb`: choose a name without control"), "{error}");
     let error = error_after("[limits]", "[transport]\npoll_us = 10001\n[limits]");
     assert!(error.contains("choose at most 10000"), "{error}");
     let settings = "name = \"audit\"\nsettings = { truncation_lag_ms = 0 }";

@@ -95,10 +95,8 @@ impl Thread {
         let mut tasks = JoinSet::new();
         let time = endpoint.clone();
         tasks.spawn(until_closed(endpoint.clone(), async move { time.keep_time().await }));
-        if !endpoint.transport.poll().is_zero() {
-            let polls = endpoint.clone();
-            tasks.spawn(until_closed(endpoint.clone(), async move { polls.keep_polling().await }));
-        }
+        let polls = endpoint.clone();
+        tasks.spawn(until_closed(endpoint.clone(), async move { polls.keep_polling().await }));
         let beats = endpoint.clone();
         tasks.spawn(until_closed(endpoint.clone(), async move { beats.keep_beating().await }));
         for member in 0..server.configuration.peers.len() {

@@ -180,10 +180,18 @@ fn a_trace_of_another_family_or_version_is_refused_by_name() {
     other.header.family = "registers".to_string();
     let error = Trace::decode(&other.encode()).unwrap_err().to_string();
     assert_eq!(error, "it is a trace of registers, and only traces of transactions can be run");
-    let mut forged = small();
-    forged.header.protocol = "\u{1b}]0;title\u{7}".to_string();
-    let error = Trace::decode(&forged.encode()).unwrap_err().to_string();
-    assert!(error.contains("a name in its header has control characters"), "{error}");
+    let names: [fn(&mut TraceHeader) -> &mut String; 4] = [
+        |header| &mut header.family,
+        |header| &mut header.cluster,
+        |header| &mut header.keyspace,
+        |header| &mut header.protocol,
+    ];
+    for name in names {
+        let mut forged = small();
+        *name(&mut forged.header) = "\u{1b}]0;title\u{7}".to_string();
+        let error = Trace::decode(&forged.encode()).unwrap_err().to_string();
+        assert!(error.contains("a name in its header has control characters"), "{error}");
+    }
     let mut file = small().encode();
     file[16] = 7;
     let error = Trace::decode(&file).unwrap_err().to_string();

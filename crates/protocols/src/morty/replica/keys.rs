@@ -49,6 +49,9 @@ impl Keys {
 
     /// Has the processor fetch the records of what a transaction uses from memory, together: see [`Pool::prefetch`].
     pub(super) fn prefetch(&self, contents: &Contents) {
+        if contents.reads.len() + contents.writes.len() < 2 {
+            return;
+        }
         let keys = contents.reads.iter().map(|read| &read.key);
         let keys = keys.chain(contents.writes.iter().map(|write| &write.key));
         self.records.prefetch(keys, |record| u64::from(record.used));
