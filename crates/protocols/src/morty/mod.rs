@@ -246,8 +246,11 @@ pub struct Crowds {
 }
 
 impl Crowds {
-    /// As they should be.
-    pub const USUAL: Crowds = Crowds { many: 256, most: 8192 };
+    /// As they should be. `many` has to be well above the number of transactions that modify one key at a time: a transaction
+    /// that reads the key and writes a value fails with each modification before it that was late, and those that follow
+    /// it wait for it. Adders of one counter in memory: 256 clients 9,500 per second with 256, 82,000 with 1,024; 500 clients
+    /// 7,400 and 61,000.
+    pub const USUAL: Crowds = Crowds { many: 1024, most: 8192 };
 }
 
 /// How transactions are executed and checked.
