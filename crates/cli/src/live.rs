@@ -174,6 +174,11 @@ const FLUSH_MS: f64 = 0.2;
 /// without a pause.
 const FLUSHING: f64 = 0.29;
 
+/// What flushes of so many cores of nodes leave of `cores`: at least half.
+fn without_flushes(cores: f64, of_nodes: f64) -> f64 {
+    (cores - FLUSHING * of_nodes).max(cores / 2.0)
+}
+
 /// Fills in the distances, the processors, and how many transactions are in progress at a time.
 async fn measure(setting: &mut Setting, (client, address): (&Client, &str), keys: &[KeyWindows]) {
     let statuses: Vec<_> = client.node_statuses().await.into_iter().flatten().collect();
@@ -191,7 +196,7 @@ async fn measure(setting: &mut Setting, (client, address): (&Client, &str), keys
         false => Some(of_nodes),
     };
     setting.cores = cores.map(|cores| match flushes {
-        true => (cores - FLUSHING * of_nodes).max(cores / 2.0),
+        true => without_flushes(cores, of_nodes),
         false => cores,
     });
     // Little's law. Transactions whose keys are not watched are taken to last as long as the others.
@@ -237,6 +242,13 @@ mod tests {
             committed_before: 0,
             clock_began_us: 0,
         }
+    }
+
+    #[test]
+    fn flushes_take_processors_from_transactions_but_never_more_than_half() {
+        let left = without_flushes(4.0, 3.0);
+        assert!((2.5..4.0).contains(&left), "{left}");
+        assert_eq!(without_flushes(2.0, 30.0), 1.0);
     }
 
     #[test]

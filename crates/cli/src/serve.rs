@@ -393,3 +393,16 @@ fn ignores_hang_up() -> bool {
         .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
         .is_some_and(|mask| mask & 1 == 1)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_of_another_process_is_to_end_with_it() {
+        let command = child(Path::new("serried"), Path::new("node-0.toml"));
+        let arguments: Vec<_> = command.get_args().collect();
+        assert!(arguments.contains(&"--until-input-ends".as_ref()), "{arguments:?}");
+        assert_eq!(arguments[arguments.len() - 2..], ["--config", "node-0.toml"]);
+    }
+}

@@ -26,6 +26,16 @@ impl Clock {
         Clock { origin: Instant::now(), uncertainty_us: uncertainty.as_micros() as u64 }
     }
 
+    /// A clock that was started so long ago.
+    #[cfg(test)]
+    pub(crate) fn running_for(time: Duration) -> Clock {
+        let clock = Clock::start(Duration::ZERO);
+        Clock {
+            origin: clock.origin.checked_sub(time).expect("the machine runs for longer"),
+            ..clock
+        }
+    }
+
     /// Monotonic time since the start.
     pub fn now(&self) -> Timestamp {
         Timestamp(self.origin.elapsed().as_nanos() as u64)

@@ -27,8 +27,8 @@ pub struct TransportOptions {
     pub handshake_timeout_ms: u64,
     /// For how long a thread looks for further messages before it sleeps, at most, in microseconds; 0 if it sleeps at once. A
     /// thread looks only while messages come one within this time after the other, and while no other thread wants its
-    /// processor. Default 200. [`ConnectOptions`](../serried/struct.ConnectOptions.html) of clients begin with 0, because their
-    /// threads are the application's, and clients look only on a runtime of one thread.
+    /// processor. Default 200. The options with which clients connect begin with 0, because their threads are the
+    /// application's, and clients look only on a runtime of one thread.
     pub poll_us: u64,
     /// How often something is sent on a connection, a ping if there is nothing else, in milliseconds. A process that does not
     /// answer within this time gives way to another one of the same node. Default 1 s.

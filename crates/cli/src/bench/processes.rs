@@ -29,6 +29,7 @@ pub(super) const MOST_PROCESSES: usize = 256;
 /// What a process with clients says when it has connected.
 const READY: &str = "ready";
 
+/// Why clients end that another process has started.
 const NOBODY_WAITS: &str = "nobody waits for these clients";
 
 /// Some of the clients of a run.
