@@ -127,12 +127,6 @@ pub enum Output {
     Value(ReadValue),
     /// An earlier read would now find this instead. The program must be run again from that read.
     Rewind(ReadValue),
-    /// The answer to a Commit with modifications: it was not carried out, because many modifications follow on the value of a
-    /// key. The session must read the key and write it, and commit that. Only if [`Offers::modifies`].
-    Crowded {
-        /// The key, which is one of those that were modified.
-        key: Key,
-    },
     /// How the attempt ended. Nothing follows it.
     Outcome(Outcome),
     /// The answer to [`Operation::Inquire`].

@@ -146,6 +146,11 @@ impl StoredVersions {
         }
     }
 
+    /// Replaces the last of `modified` by its result, as [`Versions::execute_named`] does, if all versions are in memory.
+    pub fn execute_named(&mut self, write: WriteId, modified: &[WriteId], many: usize) -> bool {
+        self.loaded && self.versions.execute_named(write, modified, many)
+    }
+
     /// Puts into the store what the key holds below `watermark`, unless that was done. Forgets versions that no read at
     /// `readable_from` or later can find. Versions above the watermark that are in the store stay there.
     pub fn settle(
@@ -164,6 +169,10 @@ impl StoredVersions {
         self.versions.forget_before(readable_from);
         self.versions.execute_latest_before(watermark);
         let all = self.versions.all();
+        // What a result rests on may have been forgotten just now, and a log has only the modification.
+        if let Some(Committed { id, effect: Effect::Result(_) }) = all.first() {
+            self.in_store = self.in_store.max(id.version.timestamp_us);
+        }
         let kept = all.partition_point(|it| {
             it.id.version < watermark || it.id.version.timestamp_us <= self.in_store
         });
@@ -318,6 +327,20 @@ mod tests {
                 try_decode_versions(&bytes[..end]).is_none_or(|decoded| decoded != versions)
             }));
         }
+    }
+
+    #[test]
+    fn a_result_is_in_the_store_before_what_it_rests_on_is_forgotten() {
+        let adds = [add(25, 1), add(30, 1)];
+        let (mut versions, mut store) = key_with(&[version(10, Some("5"))], &adds);
+        versions.load(&key(), &store);
+        versions.execute_named(version(10, None).id, &adds.each_ref().map(|add| add.id), 100);
+        versions.settle(&key(), Version::at(20), Version::at(40), &mut store);
+        let mut replayed = StoredVersions::default();
+        replayed.add(adds.to_vec());
+        replayed.load(&key(), &store);
+        let (_, value) = replayed.value_at(Version::at(99)).expect("a version");
+        assert_eq!(value, Some(Value::from("7")));
     }
 
     #[test]

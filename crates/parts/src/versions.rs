@@ -82,6 +82,13 @@ pub struct Committed {
 }
 
 impl Committed {
+    /// About how much memory it takes, in bytes.
+    fn memory(&self) -> usize {
+        let modifications = self.effect.modifications();
+        let bytes = modifications.iter().map(|it| size_of_val(it) + it.value_bytes());
+        size_of_val(self) + bytes.sum::<usize>()
+    }
+
     /// A write of a value, or a delete.
     pub fn put(id: WriteId, value: Option<Value>) -> Committed {
         Committed { id, effect: Effect::Put(value) }
@@ -147,6 +154,43 @@ impl Versions {
             let value = self.value_before(position);
             self.ascending[position - 1].effect = Effect::Result(value);
         }
+    }
+
+    /// A read has found the write of a value, and these modifications above it, and nothing else can commit between them. If
+    /// that is what is here, replaces the last of them by its result. All versions of the key must be here.
+    ///
+    /// A result that is longer than what led to it is worth its memory only if many modifications did: it then has to replace
+    /// at least `many`. Returns whether it is remembered now.
+    pub fn execute_named(&mut self, write: WriteId, modified: &[WriteId], many: usize) -> bool {
+        let Some(last) = modified.last() else { return false };
+        let position = self.position(last.version) + 1;
+        let Some(here) = self.ascending.get(..position) else { return false };
+        let count = here.iter().rev().take_while(|it| it.effect.value().is_none()).count();
+        // Some of what the read has named may have results already.
+        let Some(before) = modified.len().checked_sub(count).filter(|_| count > 0) else {
+            return false;
+        };
+        let (below, modifies) = here.split_at(position - count);
+        if !modifies.iter().map(|committed| committed.id).eq(modified[before..].iter().copied()) {
+            return false;
+        }
+        let rests_on = before.checked_sub(1).map_or(write, |latest| modified[latest]);
+        let is_known = match below.last() {
+            Some(latest) if rests_on == WriteId::INITIAL => latest.effect.is_delete(),
+            Some(latest) => latest.id == rests_on,
+            None => rests_on == WriteId::INITIAL,
+        };
+        if !is_known {
+            return false;
+        }
+        let value = self.value_before(position);
+        let led_to_it = modifies.iter().map(Committed::memory).sum();
+        let is_worth_it =
+            count >= many || value.as_ref().is_none_or(|value| value.len() <= led_to_it);
+        if is_worth_it {
+            self.ascending[position - 1].effect = Effect::Result(value);
+        }
+        is_worth_it
     }
 
     /// How many modifications follow on the latest value before this position.
@@ -291,6 +335,62 @@ mod tests {
     fn result(at: u64, value: &str) -> Committed {
         let effect = Effect::Result(Some(Value::from(value)));
         Committed { effect, ..put(at, value) }
+    }
+
+    #[test]
+    fn what_a_read_has_named_is_executed_if_it_is_all_that_is_here() {
+        let id = |at| WriteId { version: version(at), tag: 0 };
+        let delete = Committed::put(id(5), None);
+        let other = WriteId { tag: 1, ..id(30) };
+        let nothing = WriteId::INITIAL;
+        let (five, adds) = (put(5, "5"), [add(20, 1), add(30, 2)]);
+        let result_of = |here: &[Committed], write, modified: &[WriteId]| {
+            let mut versions = Versions::default();
+            here.iter().for_each(|committed| assert!(versions.insert(committed.clone())));
+            versions.execute_named(write, modified, 100);
+            let changed = versions.all().iter().zip(here).filter(|(after, before)| after != before);
+            let changed: Vec<_> = changed.map(|(after, _)| after.clone()).collect();
+            assert!(changed.len() <= 1, "{changed:?}");
+            changed.first().cloned()
+        };
+        let on_five: Vec<_> = [five.clone()].into_iter().chain(adds.clone()).collect();
+        let named = [id(20), id(30)];
+        assert_eq!(result_of(&on_five, id(5), &named), Some(result(30, "8")));
+        assert_eq!(result_of(&on_five, id(5), &named[..1]), Some(result(20, "6")));
+        assert_eq!(result_of(&on_five, id(5), &[]), None);
+        assert_eq!(result_of(&on_five, id(4), &named), None, "it rests on something else");
+        assert_eq!(result_of(&on_five, nothing, &named), None, "there was nothing");
+        assert_eq!(result_of(&on_five, id(5), &[id(30)]), None, "one more is here");
+        assert_eq!(result_of(&on_five, id(5), &[id(20), other]), None, "another effect");
+        assert_eq!(result_of(&on_five, id(5), &[id(20), id(40)]), None, "the last is not here");
+        let lacks_one = [five.clone(), adds[1].clone()];
+        assert_eq!(result_of(&lacks_one, id(5), &named), None);
+        assert_eq!(result_of(&adds, id(5), &named), None, "what it rests on is not here");
+        assert_eq!(result_of(&adds, nothing, &named), Some(result(30, "3")));
+        let on_delete: Vec<_> = [delete].into_iter().chain(adds).collect();
+        for write in [id(5), nothing] {
+            assert_eq!(result_of(&on_delete, write, &named), Some(result(30, "3")));
+        }
+        let has_results = [five.clone(), result(20, "60"), add(30, 2), add(40, 3)];
+        let all = [id(20), id(30), id(40)];
+        assert_eq!(result_of(&has_results, id(5), &all), Some(result(40, "65")));
+        assert_eq!(result_of(&has_results, id(5), &all[..1]), None, "it is a value");
+        let another = [id(19), id(30), id(40)];
+        assert_eq!(result_of(&has_results, id(5), &another), None, "another result is here");
+    }
+
+    #[test]
+    fn a_result_that_is_much_longer_than_what_led_to_it_is_remembered_for_many() {
+        let mut versions = Versions::default();
+        versions.insert(put(10, &"x".repeat(1000)));
+        for at in [20, 30] {
+            let effect = Effect::Modify([Modification::Append(Value::from("y"))].into());
+            versions.insert(Committed { effect, ..put(at, "") });
+        }
+        let id = |at| WriteId { version: version(at), tag: 0 };
+        assert!(!versions.execute_named(id(10), &[id(20), id(30)], 3));
+        assert!(versions.execute_named(id(10), &[id(20), id(30)], 2));
+        assert!(!versions.execute_named(id(10), &[id(20), id(30)], 2), "it is a value");
     }
 
     #[test]

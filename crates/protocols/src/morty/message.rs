@@ -149,8 +149,8 @@ pub enum Reply {
         /// Why it was not `Commit`.
         conflict: Option<Conflict>,
     },
-    /// One of the coordinator's transactions has modified a key that many have modified since a value was written. The next
-    /// one should read the key and write a value.
+    /// One of the coordinator's transactions modifies a key that many have modified since a value was written. The coordinator
+    /// should seal the key.
     Crowded {
         /// The transaction.
         version: Version,

@@ -89,9 +89,12 @@
 //!   one that was not named may have lain between them. It votes tentatively, and says what is left.
 //! - *A forgotten delete stays forgotten.* What a modification has deleted is not in the log as a delete. So a delete is forgotten
 //!   only when the log says durably how far deletes are.
-//! - *A crowded key gets a value.* A list of names grows until something writes a value. When [`Crowds::many`] modifications follow on
-//!   one, the last one's coordinator has its next transaction that modifies the key read it and write it. No more
-//!   than [`Crowds::most`] are accepted.
+//! - *A committed read seals what it has named.* Nothing else can commit between the value that it has found and itself. So if it
+//!   has named many modifications, a replica that holds all of them and that value replaces the last one by its result, as it
+//!   does below the watermark, and later readers name fewer.
+//! - *A crowded key is sealed.* A list of names grows until a value is written or a read commits. When [`Crowds::many`] modifications
+//!   follow on a value, the last one's coordinator reads the key in a transaction of its own (`coordinator/sealing.rs`). No
+//!   more than [`Crowds::most`] are accepted.
 //!
 //! ## Votes
 //! - *Prepares are not suspended.* In the paper a Prepare waits until everything that was read is committed. Here a
@@ -239,17 +242,20 @@ pub struct Options {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Crowds {
     /// When there are so many, and again when as many have been added, the coordinator of the last one learns that the key is
-    /// crowded. Its next transaction reads the key and writes a value. At least 1.
+    /// crowded, and seals it (`coordinator/sealing.rs`). At least 1.
     pub many: usize,
     /// When there are so many, no further one is accepted.
     pub most: usize,
 }
 
 impl Crowds {
-    /// As they should be. `many` has to be well above the number of transactions that modify one key at a time, or attempts abort.
-    /// Measured with clients that add to one counter in memory, with `many` 256 and 1,024: 256 clients 9,500 and 82,000 per
-    /// second, 500 clients 7,400 and 61,000.
-    pub const USUAL: Crowds = Crowds { many: 1024, most: 8192 };
+    /// As they should be.
+    pub const USUAL: Crowds = Crowds { many: 1024, most: 16_384 };
+
+    /// When a committed read has named so many, their result is remembered. It takes as much memory as the value.
+    pub(crate) fn executed_from(self) -> usize {
+        (self.many.min(self.most) / 8).max(1)
+    }
 }
 
 /// How transactions are executed and checked.

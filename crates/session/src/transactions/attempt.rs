@@ -1,7 +1,6 @@
 //! One attempt of a transaction: the values that it has read, and what its current run has done so far.
 
 use core::task::{Context, Poll, Waker, ready};
-use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use foldhash::fast::FixedState;
@@ -34,8 +33,6 @@ pub(crate) struct Attempt {
 struct State {
     /// Whether the servers execute modifications. Otherwise the session reads the keys and writes them.
     modifies: bool,
-    /// The keys whose modifications the session executes although the servers do.
-    crowded: BTreeSet<Key>,
     version: Option<Version>,
     /// Whether to wake the session as soon as there is a version.
     version_awaited: bool,
@@ -239,7 +236,6 @@ impl Attempt {
             // It may have looked at the value since.
             read.base_of = checkpoint.0.modifies.contains_key(key).then_some(number);
         }
-        state.request_bases(); // When it was saved, the servers may still have executed some that the session has to now.
         number
     }
 
@@ -323,7 +319,7 @@ impl Attempt {
             state.run.unfit = Some(error);
             return Before::Read(0);
         }
-        if state.is_executed_here(&key) {
+        if !state.modifies {
             state.request_base(&key);
         }
         let modifications = state.run.modifies.entry(key).or_default();
@@ -389,11 +385,8 @@ impl Attempt {
         let bases = bases.filter_map(|(key, read)| Some((key, read.found.as_ref()?)));
         let reads = state.answered_reads().chain(bases).map(stamp).collect();
         let (mut writes, modifies) = match writes {
-            true => {
-                let mut modifies = state.run_modifies();
-                modifies.retain(|modify| !state.is_executed_here(&modify.key));
-                (state.executed(), modifies)
-            }
+            true if state.modifies => (state.run_writes(), state.run_modifies()),
+            true => (state.executed(), Vec::new()),
             false => Default::default(),
         };
         let unfit = self.check_written(&writes).err();
@@ -516,11 +509,6 @@ impl Recipient<Transactions> for Attempt {
                     return;
                 }
             }
-            Output::Crowded { key } => {
-                state.crowded.insert(key);
-                state.request_bases();
-                state.signals.refreshed = true;
-            }
             Output::Outcome(outcome) => state.signals.outcome = Some(outcome),
             // These answer questions, and attempts do not ask any.
             Output::Ending(_) | Output::Past(_) => return,
@@ -620,19 +608,6 @@ impl State {
         }
     }
 
-    /// Whether the session executes the modifications of a key.
-    fn is_executed_here(&self, key: &Key) -> bool {
-        !self.modifies || self.crowded.contains(key)
-    }
-
-    /// Requests the values of all keys that the run modifies and the session has to.
-    fn request_bases(&mut self) {
-        let keys = self.run.modifies.keys().filter(|key| self.is_executed_here(key));
-        for key in keys.cloned().collect::<Vec<Key>>() {
-            self.request_base(&key);
-        }
-    }
-
     /// The run looks at the value of a key, so what it does to the key is no modification any more. Returns the value.
     fn look_at(&mut self, key: &Key, found: Option<Value>, limits: &Limits) -> Option<Value> {
         let Some(modifications) = self.forget_modifications(key) else { return found };
@@ -683,8 +658,7 @@ impl State {
     /// The run's writes, and what its modifications write, given their bases.
     fn executed(&self) -> Vec<Write> {
         let mut writes = self.run_writes();
-        let executed = self.run.modifies.iter().filter(|(key, _)| self.is_executed_here(key));
-        for (key, modifications) in executed {
+        for (key, modifications) in &self.run.modifies {
             let found = self.reads.get(key).and_then(|read| read.found.as_ref());
             let Found { value: found, .. } = found.expect("a run ends when its bases are known");
             let value = Modification::apply_all(modifications, found.as_ref());

@@ -4,8 +4,8 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use serried_actor::NodeSet;
-use serried_model::transactions::{Outcome, Output};
-use serried_model::{Key, Modify, NodeId, ReadStamp, Version, Write};
+use serried_model::transactions::Outcome;
+use serried_model::{Modify, NodeId, ReadStamp, Version, Write};
 use serried_parts::{Effect, WriteId};
 use smallvec::SmallVec;
 
@@ -21,8 +21,6 @@ use crate::morty::votes::{Quorums, Tally};
 
 /// How often an execution is prepared again that was voted down only tentatively.
 pub(super) const TENTATIVE_RETRIES: u32 = 3;
-/// So many crowded keys are remembered, at most.
-const CROWDED_AT_MOST: usize = 1024;
 /// A replica that only reads what is committed may lack something for so many transactions in a row.
 const BEHIND_IN_A_ROW: u32 = 8;
 /// A replica that lacks something that was committed is not asked to read for so long.
@@ -46,15 +44,6 @@ impl Coordinator {
         };
         if !reads.iter().all(current) {
             return; // The session had not received a Rewind yet. It will run the program again.
-        }
-        if matches!(transaction.phase, Phase::Executing)
-            && transaction.next_eid == 0
-            && let Some(session) = transaction.session
-            && let Some(crowded) = modifies.iter().find(|it| self.crowded.contains(&it.key))
-        {
-            // Another Commit follows, with a write of the key.
-            self.crowded.remove(&crowded.key);
-            return cx.output((session, Output::Crowded { key: crowded.key.clone() }));
         }
         if reads.is_empty() && writes.is_empty() && modifies.is_empty() && transaction.next_eid == 0
         {
@@ -90,18 +79,6 @@ impl Coordinator {
             Control::Validation => self.take_version(version, latest_read, cx),
         };
         self.prepare_if_admitted(version, parts, cx);
-    }
-
-    /// Many have modified a key since a value was written, this transaction among them.
-    pub(super) fn on_crowded(&mut self, version: Version, key: Key) {
-        let Some(transaction) = self.transactions.get(&version) else { return };
-        if !transaction.writes.contains_key(&key) {
-            return;
-        }
-        self.crowded.insert(key);
-        if self.crowded.len() > CROWDED_AT_MOST {
-            self.crowded.pop_first();
-        }
     }
 
     /// Asks all replicas to vote on a new execution, and to abandon those before it.

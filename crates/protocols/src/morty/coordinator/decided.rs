@@ -63,6 +63,10 @@ impl Coordinator {
     pub(super) fn settle(&mut self, version: Version, decision: Option<Decision>, cx: &mut Cx) {
         let transaction = self.transactions.remove(&version).expect("a transaction in progress");
         self.orphans.remove(&version);
+        if let Some(key) = &transaction.seals {
+            self.sealing.remove(key);
+            cx.cancel_timer(Timer::Seal(version));
+        }
         cx.cancel_timer(Timer::Repeat(version));
         cx.cancel_timer(Timer::Rewind(version));
         let Some(decision) = decision else { return };

@@ -29,15 +29,21 @@ const ORPHANS_AT_MOST: usize = 1 << 16;
 
 impl Coordinator {
     pub(super) fn begin(&mut self, txn: TxnId, cx: &mut Cx) {
+        let version = self.begin_for(Some(txn), cx);
+        self.versions.insert(txn, version);
+        cx.output((txn, Output::Began(version)));
+    }
+
+    /// Begins a transaction of a session, or one of the coordinator's own.
+    pub(super) fn begin_for(&mut self, session: Option<TxnId>, cx: &mut Cx) -> Version {
         let after = self.lead.reaches(cx.clock());
         let version = self.clock.next_after(after, cx.id(), cx.clock());
         self.lead.took(version, cx.clock());
         let patience = patience(&self.group, 0);
-        let transaction = Transaction::new(txn, cx.now() + patience);
+        let transaction = Transaction::new(session, cx.now() + patience);
         self.transactions.insert(version, transaction);
-        self.versions.insert(txn, version);
         cx.set_timer(Timer::Repeat(version), patience);
-        cx.output((txn, Output::Began(version)));
+        version
     }
 
     pub(super) fn on_get(&mut self, version: Version, key: Key, cx: &mut Cx) {
@@ -142,8 +148,9 @@ impl Coordinator {
             }
             (read.found, read.stamp) = (Some(source), read.stamp + 1);
             new.stamp = read.stamp;
-            if let Some(session) = transaction.session {
-                cx.output((session, Output::Value(new)));
+            match transaction.session {
+                Some(session) => cx.output((session, Output::Value(new))),
+                None => self.seal(version, cx),
             }
             return;
         };
@@ -174,7 +181,9 @@ impl Coordinator {
         let interval = self.group.round_trip().max(REWIND_AT_LEAST);
         let due = transaction.rewound_at + interval;
         let holds = matches!(transaction.phase, Phase::Preparing(_))
-            && (transaction.revisions() >= REVISIONS_AT_ONCE || differs)
+            && (transaction.revisions() >= REVISIONS_AT_ONCE
+                || differs
+                || transaction.seals.is_some())
             && cx.now() < due
             && !withdrawn;
         match holds {
@@ -209,6 +218,7 @@ impl Coordinator {
         }
         if rewound {
             transaction.rewound_at = cx.now();
+            self.seal(version, cx);
         }
         rewound
     }

@@ -23,6 +23,7 @@ pub(super) mod execution;
 mod lead;
 mod prepared;
 mod questions;
+mod sealing;
 mod transaction;
 mod versions;
 
@@ -64,8 +65,8 @@ pub struct Coordinator {
     clock_bound_us: u64,
     /// What the replicas' clocks read when one of its transactions was let in last.
     heard_time: Option<Heard>,
-    /// Keys that so many transactions have modified that the next one should write a value.
-    crowded: BTreeSet<Key>,
+    /// The keys that transactions of its own seal.
+    sealing: BTreeSet<Key>,
 }
 
 /// What a coordinator does by the clock.
@@ -79,6 +80,8 @@ pub enum Timer {
     FastPath(Version),
     /// Repeat decisions that were not acknowledged.
     RepeatDecisions,
+    /// Read a key to seal it.
+    Seal(Version),
     /// Ask a question again.
     Ask(TxnId),
 }
@@ -104,7 +107,7 @@ impl Coordinator {
             behind_in_a_row: 0,
             clock_bound_us: settings.clock_bound_ms.saturating_mul(1000),
             heard_time: None,
-            crowded: BTreeSet::new(),
+            sealing: BTreeSet::new(),
         }
     }
 
@@ -122,7 +125,7 @@ impl Coordinator {
                 let new = ReadValue { key, version: read, value, stamp: 0 };
                 self.on_get_reply(version, new, found, instead_of, cx);
             }
-            Reply::Crowded { version, key } => self.on_crowded(version, key),
+            Reply::Crowded { version, key } => self.on_crowded(version, key, cx),
             Reply::Admitted { version, clock_us } => self.on_admitted(from, version, clock_us, cx),
             Reply::PrepareReply { version, eid, vote, conflict } => {
                 self.heard_of(from, cx.now());
@@ -254,6 +257,7 @@ impl Actor for Coordinator {
             }
             Timer::FastPath(version) => self.go_on_without_the_rest(version, cx),
             Timer::RepeatDecisions => self.unacknowledged.repeat(&self.group, cx),
+            Timer::Seal(version) => self.read_to_seal(version, cx),
             Timer::Ask(txn) => self.questions.ask(txn, &self.group, cx),
         }
     }

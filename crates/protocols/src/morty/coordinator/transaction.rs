@@ -17,8 +17,10 @@ use crate::morty::votes::Tally;
 /// A transaction that is not decided.
 #[derive(Debug)]
 pub(super) struct Transaction {
-    /// Its session, unless that has gone.
+    /// Its session, unless that has gone, or the coordinator began it to seal a key.
     pub session: Option<TxnId>,
+    /// The key that it seals.
+    pub seals: Option<Key>,
     pub reads: BTreeMap<Key, ReadState>,
     /// What was last written to each key, by whichever run, with its tag.
     pub writes: BTreeMap<Key, (u32, Effect)>,
@@ -92,9 +94,10 @@ pub(super) fn touch_all(touched: &mut Touched, partition: u16, replicas: NodeSet
 }
 
 impl Transaction {
-    pub(super) fn new(session: TxnId, repeat_at: Timestamp) -> Transaction {
+    pub(super) fn new(session: Option<TxnId>, repeat_at: Timestamp) -> Transaction {
         Transaction {
-            session: Some(session),
+            session,
+            seals: None,
             reads: BTreeMap::new(),
             writes: BTreeMap::new(),
             next_tag: 1,

@@ -77,7 +77,7 @@ impl Coordinator {
         let parts: SmallVec<[_; 1]> = again.collect();
         let Transaction { session, home, next_tag, .. } = *transaction;
         let session = session.expect("it has not gone");
-        let mut next = Transaction::new(session, cx.now());
+        let mut next = Transaction::new(Some(session), cx.now());
         (next.home, next.next_tag) = (home, next_tag);
         self.settle(version, Some(Decision::Abort), cx);
         let version = self.enter(next, reader, cx);

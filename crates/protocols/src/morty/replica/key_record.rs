@@ -6,8 +6,13 @@ use serried_model::{Key, Modification, Value, Version};
 use serried_parts::{Committed, Effect, ReadMarks, StoredVersions, WriteId};
 use smallvec::SmallVec;
 
-use crate::morty::Control;
 use crate::morty::message::{Read, Source};
+use crate::morty::{Control, Crowds};
+
+/// The modifications that follow on a value are counted once in so many votes.
+const COUNTED_EVERY: u16 = 64;
+/// The same while no more are accepted.
+pub(in crate::morty) const COUNTED_WHEN_FULL: u16 = 8;
 
 /// One key's `vrecord`.
 #[derive(Debug, Default)]
@@ -18,6 +23,7 @@ pub(in crate::morty) struct KeyRecord {
     pub committed_reads: ReadMarks,
     /// It was used since it was last examined for removal.
     pub used: bool,
+    crowd: Crowd,
     /// What is in progress. Most keys have nothing.
     active: Option<Box<Active>>,
 }
@@ -29,6 +35,29 @@ struct Active {
     reads: SmallVec<[UncommittedRead; 1]>,
     writes: SmallVec<[UncommittedWrite; 1]>,
     prepared_reads: SmallVec<[PreparedRead; 1]>,
+}
+
+/// About how many modifications follow on the latest value. To count them takes as long as there are many, so it is seldom done.
+#[derive(Clone, Copy, Debug)]
+struct Crowd {
+    size: u32,
+    /// How many modifications were voted on since they were counted, and since a coordinator was asked to seal the key; or more
+    /// than that.
+    since_counted: u16,
+    since_asked: u16,
+}
+
+impl Crowd {
+    /// There is a later value, or an earlier one than was known.
+    fn is_smaller(&mut self) {
+        self.since_counted = u16::MAX;
+    }
+}
+
+impl Default for Crowd {
+    fn default() -> Crowd {
+        Crowd { size: 0, since_counted: u16::MAX, since_asked: u16::MAX }
+    }
 }
 
 /// `(ver, last_reply)`: a read whose reader receives a notice when it would find something else.
@@ -89,6 +118,15 @@ impl Found {
     fn value(id: WriteId, value: Option<&Value>) -> Found {
         Found { source: Source::from(id), value: value.cloned() }
     }
+}
+
+/// Many modifications follow on a key's value.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Crowded {
+    /// A coordinator should seal the key.
+    pub asks: bool,
+    /// No more are accepted.
+    pub is_full: bool,
 }
 
 /// A read did not see a write.
@@ -184,16 +222,32 @@ impl KeyRecord {
         Found { source: Source { write, modified }, value }
     }
 
-    /// How many modifications there are above the latest value and above `settled`, but at most about `at_most`.
-    pub(super) fn crowd(&self, settled: Version, at_most: usize) -> usize {
-        let active = self.active.as_deref();
-        let uncommitted = active.map_or(0, |active| active.writes.len());
-        let unsettled = self.committed.all().len() - self.committed.before(settled).len();
-        if uncommitted + unsettled < at_most {
-            return uncommitted + unsettled; // Not more, at least.
-        }
-        let latest = self.committed.all().iter().rev().take(at_most.min(unsettled));
-        uncommitted + latest.take_while(|committed| committed.effect.value().is_none()).count()
+    /// A modification is voted on, whose uncommitted write has been added. Returns whether the key is crowded then.
+    pub(super) fn join_crowd(&mut self, settled: Version, crowds: Crowds) -> Crowded {
+        let limit = |number: usize| u16::try_from(number).unwrap_or(u16::MAX);
+        let Crowd { size, since_counted, since_asked } = self.crowd;
+        let was_full = size as usize > crowds.most;
+        let every = if was_full { COUNTED_WHEN_FULL } else { COUNTED_EVERY };
+        let (size, since_counted) = match since_counted >= every.min(limit(crowds.many)) {
+            true => (self.active().writes.len() + self.unsettled(settled), 0),
+            false => (size as usize + 1, since_counted),
+        };
+        let is_full = size > crowds.most;
+        let was_asked = since_asked < limit(crowds.many);
+        let asks = (is_full || size >= crowds.many) && !was_asked;
+        self.crowd = Crowd {
+            size: u32::try_from(size).unwrap_or(u32::MAX),
+            since_counted: since_counted + 1,
+            since_asked: if asks { 1 } else { since_asked.saturating_add(1) },
+        };
+        Crowded { asks, is_full }
+    }
+
+    /// How many committed modifications there are above `settled` and above the latest value.
+    fn unsettled(&self, settled: Version) -> usize {
+        let committed = self.committed.all().iter().rev();
+        let unsettled = committed.take_while(|committed| committed.id.version >= settled);
+        unsettled.take_while(|committed| committed.effect.value().is_none()).count()
     }
 
     fn uncommitted_before(&self, reader: Version) -> &[UncommittedWrite] {
@@ -316,6 +370,9 @@ impl KeyRecord {
         notices: &mut Vec<Notice>,
     ) {
         self.committed.insert(Committed { id, effect: effect.clone() });
+        if effect.value().is_some() {
+            self.crowd.is_smaller();
+        }
         self.announce(key, id, effect, notices);
         let above = self.remove_write(id.version);
         self.reconsider(key, above, notices);
@@ -339,8 +396,10 @@ impl KeyRecord {
     fn remove_write(&mut self, version: Version) -> usize {
         let mut above = 0;
         self.tidy(|active| {
-            active.writes.retain(|write| write.id.version != version);
             above = active.writes.partition_point(|write| write.id.version < version);
+            if active.writes.get(above).is_some_and(|write| write.id.version == version) {
+                active.writes.remove(above);
+            }
         });
         above
     }
@@ -372,13 +431,13 @@ impl KeyRecord {
     fn find_with(&self, reader: Version, id: WriteId, effect: &Effect) -> Option<Found> {
         let above = |version: Version| version > id.version;
         let committed = self.committed.before(reader).iter().rev();
-        let committed = committed.take_while(|write| above(write.id.version));
+        let mut committed = committed.take_while(|write| above(write.id.version));
         let uncommitted = self.uncommitted_before(reader).iter().rev();
-        let uncommitted = uncommitted.take_while(|write| above(write.id.version));
-        let mut effects =
-            committed.map(|it| &it.effect).chain(uncommitted.map(|it| &it.effect)).chain([effect]);
+        let mut uncommitted = uncommitted.take_while(|write| above(write.id.version));
+        // A reader that has not heard of this value may know what is committed above it as modifications.
         if let Some(value) = effect.value()
-            && effects.all(|effect| effect.value().is_some())
+            && committed.next().is_none()
+            && uncommitted.all(|write| write.effect.value().is_some())
         {
             return Some(Found::value(id, value));
         }
@@ -474,8 +533,15 @@ impl KeyRecord {
     /// readers, and their reads would add up.
     ///
     /// A read that has found modifications has missed every write that lies between two of them. So it counts as if each
-    /// modification had read the one before it.
-    pub(super) fn commit_read(&mut self, read: &Read, reader: Version, settled_below: Version) {
+    /// modification had read the one before it. Nothing that it does not name can commit below it any more. So if it names many, what
+    /// they led to is remembered, and later readers name no more than the last of them.
+    pub(super) fn commit_read(
+        &mut self,
+        read: &Read,
+        reader: Version,
+        settled_below: Version,
+        crowds: Crowds,
+    ) {
         self.committed_reads.forget_before(settled_below);
         let mut found = read.found.write.version;
         for write in &read.found.modified {
@@ -485,6 +551,12 @@ impl KeyRecord {
             found = write.version;
         }
         self.committed_reads.record(found, reader);
+        let Source { write, modified } = &read.found;
+        if modified.len() >= crowds.executed_from()
+            && self.committed.execute_named(*write, modified, crowds.many)
+        {
+            self.crowd.is_smaller();
+        }
     }
 
     /// Changes what is in progress, and gives its memory back if nothing is left.
@@ -511,6 +583,8 @@ fn absent_from(version: Version) -> WriteId {
 
 #[cfg(test)]
 mod tests {
+    use serried_actor::MemoryStore;
+
     use super::*;
 
     /// The readers that receive notices of a change, and of which write.
@@ -564,6 +638,28 @@ mod tests {
         assert_eq!(add(&mut record, id(4, 2), id(3, 1)), []);
         // What 3 writes does not depend on what it reads, so 4 was right.
         assert_eq!(add(&mut record, id(3, 1), id(2, 1)), [(5, id(4, 2))]);
+    }
+
+    #[test]
+    fn a_late_value_does_not_hide_a_result_above_it_from_a_reader() {
+        let mut record = KeyRecord::default();
+        record.committed.load(&Key::from("key"), &MemoryStore::default());
+        let modify = Effect::Modify([Modification::add(1)].into());
+        let effects = [Effect::Put(Some(Value::from("5"))), modify.clone(), modify];
+        for (id, effect) in [id(10, 1), id(20, 1), id(30, 1)].into_iter().zip(effects) {
+            told(|key, notices| record.commit_write(key, id, &effect, notices));
+        }
+        let found = Source { write: id(10, 1), modified: [id(20, 1), id(30, 1)].into() };
+        record.add_read(Version::at(40), found.clone());
+        let read = Read { key: Key::from("key"), found };
+        let crowds = Crowds { many: 1, most: 100 };
+        record.commit_read(&read, Version::at(35), Version::INITIAL, crowds);
+        assert_eq!(record.find(Version::at(40)).source, Source::from(id(30, 1)));
+        let put = Effect::Put(Some(Value::from("9")));
+        let late = told(|key, notices| {
+            record.add_write(key, (id(25, 1), None), &put, notices);
+        });
+        assert!(late.iter().all(|(_, found)| *found == id(30, 1)), "{late:?}");
     }
 
     #[test]

@@ -22,7 +22,8 @@ use serried_model::{Key, Value, Version};
 use serried_parts::{Committed, Effect, Place, Pool, StoredVersions, WriteId};
 
 use super::key_record::{KeyRecord, Notice};
-use crate::morty::message::Contents;
+use crate::morty::Crowds;
+use crate::morty::message::{Contents, Read};
 
 /// How many keys are examined to make room for one. If all of them are in use, memory holds more keys than it should.
 const LOOKED_AT: usize = 4;
@@ -33,6 +34,7 @@ pub(super) struct Keys {
     records: Pool<Key, KeyRecord>,
     /// How many records there should be at most.
     at_most: usize,
+    crowds: Crowds,
     /// Everything that was committed below this is in the store.
     stored: Version,
     /// Everything that was committed below this is here, in memory or in the store.
@@ -42,9 +44,10 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    pub(super) fn new(at_most: usize) -> Keys {
+    pub(super) fn new(at_most: usize, crowds: Crowds) -> Keys {
         let (stored, settled) = (Version::INITIAL, Version::INITIAL);
-        Keys { records: Pool::default(), at_most, stored, settled, notices: Vec::new() }
+        let (records, notices) = (Pool::default(), Vec::new());
+        Keys { records, at_most, crowds, stored, settled, notices }
     }
 
     /// Has the processor fetch the records of what a transaction uses from memory, together: see [`Pool::prefetch`].
@@ -115,6 +118,18 @@ impl Keys {
     pub(super) fn withdraw_write(&mut self, place: Place, version: Version) {
         let (key, record) = self.records.at_place(place);
         record.withdraw_write(key, version, &mut self.notices);
+    }
+
+    /// A transaction that has read a key has committed, as [`KeyRecord::commit_read`] says.
+    pub(super) fn commit_read(
+        &mut self,
+        place: Place,
+        read: &Read,
+        reader: Version,
+        settled_below: Version,
+    ) {
+        let crowds = self.crowds;
+        self.at(place).1.commit_read(read, reader, settled_below, crowds);
     }
 
     /// Commits a write, which need not have been known before.
@@ -242,7 +257,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_lies_in_the_store_and_comes_back() {
-        let (mut keys, mut store) = (Keys::new(3), MemoryStore::default());
+        let (mut keys, mut store) = (Keys::new(3, Crowds::USUAL), MemoryStore::default());
         let key = |i: u64| Key::from(i.to_be_bytes());
         for i in 0..100 {
             commit(&mut keys, &key(i), i + 1, Some("value"));
@@ -258,7 +273,7 @@ mod tests {
 
     #[test]
     fn what_is_not_in_the_store_yet_stays_in_memory() {
-        let (mut keys, store) = (Keys::new(1), MemoryStore::default());
+        let (mut keys, store) = (Keys::new(1, Crowds::USUAL), MemoryStore::default());
         let (first, second) = (Key::from("first"), Key::from("second"));
         commit(&mut keys, &first, 5, Some("value"));
         for _ in 0..10 {
@@ -270,7 +285,7 @@ mod tests {
 
     #[test]
     fn a_deleted_key_is_forgotten_once_everybody_knows() {
-        let (mut keys, mut store) = (Keys::new(9), MemoryStore::default());
+        let (mut keys, mut store) = (Keys::new(9, Crowds::USUAL), MemoryStore::default());
         let key = Key::from("key");
         commit(&mut keys, &key, 1, Some("value"));
         commit(&mut keys, &key, 2, None);

@@ -48,6 +48,8 @@ use serried_parts::{Committed, WriteId, encode_versions};
 use self::acknowledgements::Acknowledgements;
 use self::catch_up::{CatchUp, List, Page};
 #[cfg(test)]
+pub(in crate::morty) use self::key_record::COUNTED_WHEN_FULL;
+#[cfg(test)]
 use self::key_record::KeyRecord;
 use self::log_marks::LogMarks;
 use self::recovery::Recoveries;

@@ -54,7 +54,7 @@ impl State {
     pub(super) fn new(setup: &Setup) -> State {
         let (partition, partitions) = (setup.id.partition(), setup.group.partitions());
         State {
-            keys: Keys::new(setup.settings.resident_keys),
+            keys: Keys::new(setup.settings.resident_keys, setup.options.crowds),
             settled: Settled::default(),
             progress: Progress::new(&setup.settings, partition, partitions),
             storing_upto: None,

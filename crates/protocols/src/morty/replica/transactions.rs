@@ -417,10 +417,9 @@ impl Transactions {
         let settled_below = progress.watermark();
         if let Some(execution) = prepared {
             for (place, read) in execution.reads.iter().zip(&execution.contents.reads) {
-                let (_, record) = keys.at(*place);
-                record.unprepare_read(version);
+                keys.at(*place).1.unprepare_read(version);
                 if committed.is_some() {
-                    record.commit_read(read, version, settled_below);
+                    keys.commit_read(*place, read, version, settled_below);
                 }
             }
         }
@@ -453,8 +452,8 @@ impl Transactions {
         }
         if committed.is_none() {
             for read in &contents.reads {
-                let record = keys.touch(&read.key);
-                record.commit_read(read, version, settled_below);
+                let place = keys.place(&read.key);
+                keys.commit_read(place, read, version, settled_below);
             }
         }
         self.waiting.remove(&version).unwrap_or_default()

@@ -5,12 +5,12 @@ use serried_parts::{Effect, WriteId};
 use smallvec::SmallVec;
 
 use super::Cx;
-use super::key_record::{Missed, Notice};
+use super::key_record::{Crowded, Missed, Notice};
 use super::setup::Setup;
 use super::state::State;
 use super::transactions::{Sources, Transactions};
 use crate::morty::message::{Conflict, Contents, Message, Reply, Settlement, Source, Vote};
-use crate::morty::{Control, Crowds, Mutation};
+use crate::morty::{Control, Mutation};
 
 /// Reads that have missed a write, by their index among an execution's reads.
 type Misses = SmallVec<[(usize, Missed); 2]>;
@@ -107,13 +107,14 @@ impl Validation<'_> {
         for (write, place) in written.filter(|_| checks.missed_by_others) {
             let over = |readers| Some(Conflict { readers, ..Conflict::over(write.key.clone()) });
             if let Effect::Modify(_) = write.effect {
-                let Crowds { many, most } = self.setup.options.crowds;
-                let crowd = self.state.keys.at(*place).1.crowd(settled, most + 1);
-                if crowd > most || crowd > 0 && crowd.is_multiple_of(many) {
+                let crowds = self.setup.options.crowds;
+                let Crowded { asks, is_full } =
+                    self.state.keys.at(*place).1.join_crowd(settled, crowds);
+                if asks {
                     let crowded = Reply::Crowded { version, key: write.key.clone() };
                     cx.send_before_durable(version.coordinator, Message::Reply(crowded));
                 }
-                if crowd > most && vote != Vote::AbandonFinal {
+                if is_full && vote != Vote::AbandonFinal {
                     (vote, conflict) = (Vote::AbandonTentative, over(None));
                     is_crowded = true;
                 }

@@ -109,8 +109,7 @@ impl Net {
                     stamps.insert(read.key.clone(), read.stamp);
                 }
                 Output::Outcome(_) => drop(self.open.remove(&client)),
-                Output::Began(_) | Output::Crowded { .. } => {}
-                Output::Ending(_) | Output::Past(_) => {}
+                Output::Began(_) | Output::Ending(_) | Output::Past(_) => {}
             }
             self.outputs.push((client, output));
         }
@@ -189,7 +188,6 @@ impl Net {
         let told = self.outputs.extract_if(.., |(other, _)| *other == client);
         let lines = told.filter_map(|(_, output)| match output {
             Output::Began(_) => None,
-            Output::Crowded { key } => Some(format!("crowded {key}")),
             Output::Ending(ending) => Some(format!("{ending:?}")),
             Output::Past(past) => Some(format!("{past:?}")),
             Output::Value(read) => Some(format!("value {}", show(&read.key, &read.value))),

@@ -462,45 +462,6 @@ fn steps_that_continue_keep_the_values_that_the_session_modifies() {
 }
 
 #[test]
-fn what_the_servers_do_not_execute_because_a_key_is_crowded_the_session_does() {
-    let (script, keyspace) = Script::new();
-    let mut transaction = Box::pin(keyspace.transact(|tx| async move {
-        let read = text(tx.get("read").await?);
-        drop(tx.modify("a", Modification::add(1)));
-        drop(tx.modify("b", Modification::add(2)));
-        Ok(read)
-    }));
-    assert!(poll(&mut transaction).is_pending());
-    script.tell(0, Output::Began(version(9)));
-    script.tell(0, Output::Value(read("read", 1, "x")));
-    assert!(poll(&mut transaction).is_pending());
-    assert_eq!(script.asked(), ["get read", "commit [\"read\"] [] a x1 b x1"]);
-    script.tell(0, Output::Crowded { key: Key::from("b") });
-    assert!(poll(&mut transaction).is_pending());
-    assert_eq!(script.asked(), ["get b for update"]);
-    script.tell(0, Output::Value(read("b", 2, "5")));
-    assert!(poll(&mut transaction).is_pending());
-    let commits = ["commit [\"read\", \"b\"] [(\"b\", Some(\"7\"))] a x1"];
-    assert_eq!(script.asked(), commits);
-    // The base changes, then the other key is crowded, and then the program runs again.
-    script.tell(0, Output::Rewind(read("b", 3, "6")));
-    assert!(poll(&mut transaction).is_pending());
-    assert_eq!(script.asked(), ["commit [\"read\", \"b\"] [(\"b\", Some(\"8\"))] a x1"]);
-    script.tell(0, Output::Crowded { key: Key::from("a") });
-    assert!(poll(&mut transaction).is_pending());
-    assert_eq!(script.asked(), ["get a for update"]);
-    script.tell(0, Output::Rewind(read("read", 4, "y")));
-    assert!(poll(&mut transaction).is_pending());
-    script.tell(0, Output::Value(read("a", 3, "")));
-    assert!(poll(&mut transaction).is_pending());
-    let executed = "[(\"a\", Some(\"1\")), (\"b\", Some(\"8\"))]";
-    assert_eq!(script.asked(), [format!("commit [\"read\", \"a\", \"b\"] {executed}")]);
-    script.tell(0, Output::Outcome(Outcome::Committed));
-    let Poll::Ready(Ok(committed)) = poll(&mut transaction) else { panic!() };
-    assert_eq!((committed.value.as_str(), committed.re_executions), ("y", 1));
-}
-
-#[test]
 fn a_program_that_gives_up_commits_though_bases_of_its_modifications_are_still_on_their_way() {
     let (script, keyspace) = without();
     let mut transaction = Box::pin(keyspace.transact(|tx| async move {
@@ -518,27 +479,4 @@ fn a_program_that_gives_up_commits_though_bases_of_its_modifications_are_still_o
     assert!(poll(&mut transaction).is_pending());
     script.tell(0, Output::Outcome(Outcome::Committed));
     assert!(matches!(poll(&mut transaction), Poll::Ready(Err(TransactionError::Application(_)))));
-}
-
-#[test]
-fn steps_that_continue_name_the_value_of_what_was_crowded_since() {
-    let (script, keyspace) = Script::new();
-    let mut transaction = Box::pin(keyspace.transact_in_steps(|step: &Step| {
-        step.modify("a", Modification::add(1));
-        step.get((), "c", |_, (), _| Next::Commit(()))
-    }));
-    assert!(poll(&mut transaction).is_pending());
-    script.tell(0, Output::Began(version(9)));
-    script.tell(0, Output::Value(read("c", 1, "")));
-    assert!(poll(&mut transaction).is_pending());
-    assert_eq!(script.asked().last().unwrap(), "commit [\"c\"] [] a x1");
-    script.tell(0, Output::Crowded { key: Key::from("a") });
-    assert!(poll(&mut transaction).is_pending());
-    script.tell(0, Output::Value(read("a", 2, "5")));
-    assert!(poll(&mut transaction).is_pending());
-    let commit = "commit [\"c\", \"a\"] [(\"a\", Some(\"6\"))]";
-    assert_eq!(script.asked().last().unwrap(), commit);
-    script.tell(0, Output::Rewind(read("c", 3, "1")));
-    assert!(poll(&mut transaction).is_pending());
-    assert_eq!(script.asked(), [commit]);
 }

@@ -105,35 +105,6 @@ fn batches_and_read_only_transactions_are_reported_as_such_and_nothing_is_while_
 }
 
 #[test]
-fn a_crowded_key_is_reported_as_a_modification_and_makes_no_round() {
-    let offers = Offers { one_shots: false, past: false, modifies: true };
-    let (script, keyspace) = Script::offering(offers);
-    script.recorded.store(true, Ordering::Relaxed);
-    let mut transaction = Box::pin(keyspace.transact(|tx| async move {
-        drop(tx.modify("n", Modification::add(1)));
-        tx.get("a").await?;
-        tx.get("b").await
-    }));
-    assert!(poll(&mut transaction).is_pending());
-    script.tell(0, Output::Began(version(9)));
-    script.tell(0, Output::Crowded { key: Key::from("n") });
-    assert!(poll(&mut transaction).is_pending());
-    // The session reads the key in place of the servers. The program does not know, and goes on when it has `a`.
-    script.tell(0, Output::Value(read("n", 1, "41")));
-    script.tell(0, Output::Value(read("a", 1, "1")));
-    assert!(poll(&mut transaction).is_pending());
-    script.tell(0, Output::Value(read("b", 1, "1")));
-    assert!(poll(&mut transaction).is_pending());
-    script.tell(0, Output::Outcome(Outcome::Committed));
-    assert!(poll(&mut transaction).is_ready());
-    let report = script.take_reports().remove(0);
-    let reads: Vec<_> = report.reads.iter().map(|r| (r.key.to_string(), r.round)).collect();
-    assert_eq!(reads, [("a".to_string(), 0), ("b".to_string(), 1)]);
-    assert!(report.writes.is_empty());
-    assert_eq!(report.modifies[0].modifications, [ReportedModification::Number]);
-}
-
-#[test]
 fn what_the_session_reads_for_itself_makes_no_round_and_has_one_when_the_program_asks() {
     // The session executes modifications.
     let offers = Offers { one_shots: false, past: false, modifies: false };
