@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use anyhow::Context;
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Arg, Args};
 use serde::Serialize;
 use serried_actor::{Observation, Observed, Protocol, Timestamp};
@@ -74,7 +75,13 @@ pub(crate) struct Windows {
     #[arg(long, default_value = "default", conflicts_with = SIMULATED)]
     pub(crate) keyspace: String,
     /// Show this key of a running cluster instead of those written most; may be given several times
-    #[arg(long = "key", id = "key", value_name = "KEY", conflicts_with = SIMULATED)]
+    #[arg(
+        long = "key",
+        id = "key",
+        value_name = "KEY",
+        conflicts_with = SIMULATED,
+        value_parser = NonEmptyStringValueParser::new(),
+    )]
     pub(crate) keys: Vec<String>,
     /// How many keys to show
     #[arg(long, default_value_t = 3, value_parser = number(1..=MOST_HOTTEST))]

@@ -159,8 +159,8 @@ impl Versions {
     /// A read has found the write of a value, and these modifications above it, and nothing else can commit between them. If
     /// that is what is here, replaces the last of them by its result. All versions of the key must be here.
     ///
-    /// A result that is longer than what led to it is worth its memory only if many modifications did: it then has to replace
-    /// at least `many`. Returns whether it is remembered now.
+    /// If the value below takes more memory than the modifications above it, so does their result. It is worth that only if
+    /// it replaces at least `many`. Returns whether it is remembered now.
     pub fn execute_named(&mut self, write: WriteId, modified: &[WriteId], many: usize) -> bool {
         let Some(last) = modified.last() else { return false };
         let position = self.position(last.version) + 1;
@@ -180,17 +180,16 @@ impl Versions {
             Some(latest) => latest.id == rests_on,
             None => rests_on == WriteId::INITIAL,
         };
-        if !is_known {
-            return false;
+        let value = below.last().and_then(|latest| latest.effect.value()).flatten();
+        let is_worth_it = || {
+            let modifies: usize = modifies.iter().map(Committed::memory).sum();
+            count >= many || value.is_none_or(|value| value.len() <= modifies)
+        };
+        let executes = is_known && is_worth_it();
+        if executes {
+            self.ascending[position - 1].effect = Effect::Result(self.value_before(position));
         }
-        let value = self.value_before(position);
-        let led_to_it = modifies.iter().map(Committed::memory).sum();
-        let is_worth_it =
-            count >= many || value.as_ref().is_none_or(|value| value.len() <= led_to_it);
-        if is_worth_it {
-            self.ascending[position - 1].effect = Effect::Result(value);
-        }
-        is_worth_it
+        executes
     }
 
     /// How many modifications follow on the latest value before this position.

@@ -582,6 +582,14 @@ impl Source {
         core::iter::once(self.write).chain(self.modified.iter().copied())
     }
 
+    /// One of the writes, by its place among them.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub fn write_at(&self, place: usize) -> WriteId {
+        place.checked_sub(1).map_or(self.write, |place| self.modified[place])
+    }
+
     /// The latest of the writes.
     pub fn latest(&self) -> WriteId {
         self.modified.last().copied().unwrap_or(self.write)

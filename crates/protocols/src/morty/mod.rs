@@ -92,6 +92,8 @@
 //! - *A committed read seals what it has named.* Nothing else can commit between the value that it has found and itself. So if it
 //!   has named many modifications, a replica that holds all of them and that value replaces the last one by its result, as it
 //!   does below the watermark, and later readers name fewer.
+//! - *A reader that has named many receives no notice of one more.* Each would take as long as executing all of them. It learns
+//!   what it has missed from the votes on it (`KeyRecord::announce`).
 //! - *A crowded key is sealed.* A list of names grows until a value is written or a read commits. When [`Crowds::many`] modifications
 //!   follow on a value, the last one's coordinator reads the key in a transaction of its own (`coordinator/sealing.rs`). No
 //!   more than [`Crowds::most`] are accepted.

@@ -6,6 +6,7 @@ use serried_model::{Key, Modification, Value, Version};
 use serried_parts::{Committed, Effect, ReadMarks, StoredVersions, WriteId};
 use smallvec::SmallVec;
 
+use super::uncommitted_writes::{UncommittedWrite, UncommittedWrites};
 use crate::morty::message::{Read, Source};
 use crate::morty::{Control, Crowds};
 
@@ -13,6 +14,8 @@ use crate::morty::{Control, Crowds};
 const COUNTED_EVERY: u16 = 64;
 /// The same while no more are accepted.
 pub(in crate::morty) const COUNTED_WHEN_FULL: u16 = 8;
+/// A reader that has named so many modifications receives no notices of others.
+const TOLD_UP_TO: usize = 64;
 
 /// One key's `vrecord`.
 #[derive(Debug, Default)]
@@ -33,7 +36,7 @@ pub(in crate::morty) struct KeyRecord {
 #[derive(Debug, Default)]
 struct Active {
     reads: SmallVec<[UncommittedRead; 1]>,
-    writes: SmallVec<[UncommittedWrite; 1]>,
+    writes: UncommittedWrites,
     prepared_reads: SmallVec<[PreparedRead; 1]>,
 }
 
@@ -67,17 +70,12 @@ struct UncommittedRead {
     replied: Source,
 }
 
-/// `(ver, val)`: a write that others may read before it is decided.
-#[derive(Debug)]
-struct UncommittedWrite {
-    id: WriteId,
-    effect: Effect,
-    /// What its transaction found in the key, if it has read it.
-    rests_on: Option<WriteId>,
-    /// There is something newer, or what it rests on is stale itself: its transaction runs again, and
-    /// is going to write something else. What it rests on may also be withdrawn, or not be here yet;
-    /// these look the same, and it counts as fresh.
-    stale: bool,
+impl UncommittedRead {
+    /// Whether its reader receives a notice of each modification that comes or goes. While thousands modify a key, each would take as
+    /// long as executing all of them. A reader that has named many learns what it has missed when it is prepared.
+    fn is_told_all(&self) -> bool {
+        self.replied.modified.len() < TOLD_UP_TO
+    }
 }
 
 /// `(ver, r_ver)`: a read on which this replica has voted Commit.
@@ -351,7 +349,7 @@ impl KeyRecord {
         let above = self.remove_write(version);
         self.reconsider(key, above, notices);
         let Some(active) = self.active.as_deref() else { return };
-        let told = active.reads.iter();
+        let told = active.reads.iter().filter(|read| read.is_told_all());
         let told = told.filter_map(|read| Some((read.reader, read.replied.of(version)?)));
         for (reader, replied) in told.collect::<Vec<_>>() {
             let Some(found) = self.find_known(reader) else { continue };
@@ -415,7 +413,8 @@ impl KeyRecord {
         };
         for i in 0..active.reads.len() {
             let read = &self.active().reads[i];
-            if read.reader <= id.version || !misses(read) {
+            let is_told = effect.value().is_some() || read.is_told_all();
+            if read.reader <= id.version || !misses(read) || !is_told {
                 continue;
             }
             let (reader, known) = (read.reader, read.replied.of(id.version));

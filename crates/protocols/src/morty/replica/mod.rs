@@ -34,6 +34,7 @@ mod state;
 mod transactions;
 mod truncate;
 mod truncation;
+mod uncommitted_writes;
 mod validate;
 mod validate_committed;
 mod vote;

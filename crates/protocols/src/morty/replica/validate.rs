@@ -15,6 +15,10 @@ use crate::morty::{Control, Mutation};
 /// Reads that have missed a write, by their index among an execution's reads.
 type Misses = SmallVec<[(usize, Missed); 2]>;
 
+/// A provisional vote may wait for thousands of modifications of a key, which are mostly decided in their order. Each time that one
+/// is decided, so many are looked at that are not.
+const WAITED_FOR_AT_ONCE: usize = 16;
+
 /// What a validation comes to.
 pub(super) struct Validated {
     pub(super) vote: Vote,
@@ -152,9 +156,9 @@ impl Validation<'_> {
     }
 
     /// Whether what the reads have found is committed as it was read (check 3), and no writer has aborted; if `among` is given, only
-    /// these of the sources are checked. If a writer is undecided, the vote is provisional and the transaction waits for that
-    /// writer. If a writer is forgotten, the vote is tentative, since another replica may remember that it has committed. Also
-    /// adds the reads that have missed a write to `misses`.
+    /// these of the sources are checked, and of those of a read none above the first few that are undecided. If a writer is
+    /// undecided, the vote is provisional and the transaction waits for that writer. If a writer is forgotten, the vote is tentative,
+    /// since another replica may remember that it has committed. Also adds the reads that have missed a write to `misses`.
     pub(super) fn validate_sources(
         &mut self,
         version: Version,
@@ -170,14 +174,17 @@ impl Validation<'_> {
         for (i, read) in contents.reads.iter().enumerate() {
             let first = next;
             next += 1 + read.found.modified.len() as u32;
-            let is_wanted =
-                |number: &u32| among.is_none_or(|among| among.binary_search(number).is_ok());
-            if !(first..next).any(|number| is_wanted(&number)) {
-                continue;
-            }
+            let wanted = among.map(|among| {
+                let below = |end| among.partition_point(|number| *number < end);
+                &among[below(first)..below(next)]
+            });
+            let numbers: &mut dyn Iterator<Item = u32> = match wanted {
+                Some([]) => continue,
+                Some(wanted) => &mut wanted.iter().copied(),
+                None => &mut (first..next),
+            };
             let place = self.state.keys.loaded(&read.key, cx.store());
-            let sources = (first..).zip(read.found.writes());
-            let mut invalid = None;
+            let (mut invalid, mut undecided) = (None, 0);
             if let Some(misses) = &mut misses {
                 let record = self.state.keys.settled_at(place);
                 if let Some(missed) = record.missed_by(version, &read.found) {
@@ -188,7 +195,12 @@ impl Validation<'_> {
                     unknown.get_or_insert_with(|| read.key.clone());
                 }
             }
-            for (number, write) in sources.filter(|(number, _)| is_wanted(number)) {
+            for number in numbers {
+                if among.is_some() && undecided == WAITED_FOR_AT_ONCE {
+                    unconfirmed.push(number);
+                    continue;
+                }
+                let write = read.found.write_at((number - first) as usize);
                 let writer = write.version;
                 let record = self.state.keys.at(place).1;
                 let mut lacks = false;
@@ -216,6 +228,7 @@ impl Validation<'_> {
                             }
                         },
                         None => {
+                            undecided += 1;
                             unconfirmed.push(number);
                             // Aborts are forgotten below the horizon. The earliest writer is the first to lie there.
                             wait = Some(wait.map_or(writer, |other: Version| other.min(writer)));

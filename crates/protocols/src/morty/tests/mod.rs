@@ -21,6 +21,7 @@ mod read_nothing;
 mod recovery;
 mod rejoining;
 mod returning;
+mod sealing;
 mod slow_clock;
 mod tapir;
 mod torn_copy;

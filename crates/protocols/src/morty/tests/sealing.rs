@@ -1,0 +1,263 @@
+//! Keys that many modify, and committed reads that seal what they have named.
+
+use serried_model::{Modification, Modify};
+
+use super::by_hand::{contents, decide, prepare, version};
+use super::modifying::{adds, found, id, source, vote};
+use super::world::{SECOND, World, n};
+use super::*;
+use crate::morty::Crowds;
+use crate::morty::message::Source;
+
+/// Three replicas at which a read that names as many modifications has their result remembered.
+fn remembers_results_from(named: usize) -> World {
+    let crowds = Crowds { many: 8 * named, most: 100 };
+    let options = Options { crowds, ..Options::default() };
+    let mut world = World::of_options(Group::new(3, Duration::from_millis(1)), options);
+    world.now = 60 * SECOND;
+    world
+}
+
+#[test]
+fn a_committed_read_seals_what_it_has_named() {
+    for executed_from in [2, 3] {
+        let mut world = remembers_results_from(executed_from);
+        let [put, first, late, second, reader] =
+            [10, 20, 25, 30, 40].map(|at| version(at * SECOND, at));
+        let all = &[0, 1, 2];
+        world.commit(all, put, &contents(&[], &[("k", "5")]));
+        world.commit(all, first, &adds(1));
+        world.commit(all, second, &adds(2));
+        world.commit(&[0, 1], reader, &found(id(put), &[first, second]));
+        let named = Source { write: id(put), modified: [id(first), id(second)].into() };
+        let sealed = Source::from(id(second));
+        let expected = if executed_from == 2 { &sealed } else { &named };
+        let eight = Some(Value::from("8"));
+        assert_eq!(source(&mut world, 0), (expected.clone(), eight.clone()));
+        assert_eq!(source(&mut world, 2), (named.clone(), eight), "it has no such read");
+        // What is read at one replica is valid at the others.
+        for (member, sealed) in [(0, false), (1, true), (2, true)] {
+            let reads = match sealed {
+                true => found(id(second), &[]),
+                false => found(id(put), &[first, second]),
+            };
+            let reader = version(50 * SECOND + member, 50 + member);
+            assert_eq!(vote(&mut world, member as usize, reader, &reads), Vote::Commit);
+        }
+        assert_eq!(vote(&mut world, 0, late, &adds(7)), Vote::AbandonFinal);
+    }
+}
+
+#[test]
+fn what_a_replica_lacks_when_a_read_commits_is_not_left_out_of_a_result() {
+    let mut world = remembers_results_from(1);
+    let [put, first, second, reader] = [10, 20, 30, 40].map(|at| version(at * SECOND, at));
+    world.commit(&[0], put, &contents(&[], &[("k", "5")]));
+    world.commit(&[0], second, &adds(2));
+    let reads = found(id(put), &[first, second]);
+    world.tell(reader.coordinator, n(0), decide(reader, 0, Decision::Commit, &reads));
+    world.tell(first.coordinator, n(0), decide(first, 0, Decision::Commit, &adds(1)));
+    let named = Source { write: id(put), modified: [id(first), id(second)].into() };
+    assert_eq!(source(&mut world, 0), (named, Some(Value::from("8"))));
+}
+
+/// A client adds to `k`, and hears how that ended.
+fn add_to_k(net: &mut Net, client: u64, delta: i64) -> String {
+    let modifications = vec![Modification::add(delta)];
+    let modifies = vec![Modify { key: Key::from("k"), modifications }];
+    let (reads, writes) = (Vec::new(), Vec::new());
+    net.operate(client, Operation::Commit { reads, writes, modifies });
+    net.settle();
+    net.told(client).remove(0)
+}
+
+/// What a client reads in `k`, and how many modifications it is given the names of.
+fn read_k(net: &mut Net, client: u64) -> (String, usize) {
+    net.get(client, "k");
+    let mut named = None;
+    while let Some(envelope) = net.network.pop_front() {
+        if let Message::Reply(Reply::GetReply { found, .. }) = &envelope.2 {
+            named = Some(found.modified.len());
+        }
+        net.deliver(envelope);
+    }
+    let value = net.told(client).remove(0);
+    net.commit(client, &["k"], &[]);
+    net.settle();
+    assert_eq!(net.told(client), ["committed"]);
+    (value, named.expect("an answer"))
+}
+
+#[test]
+fn a_client_that_hears_that_a_key_is_crowded_seals_it() {
+    let crowds = Crowds { many: 8, most: 100 };
+    let mut net = Net::new(Options { crowds, ..Options::default() }, 2);
+    for i in 0..8 {
+        assert_eq!(add_to_k(&mut net, 0, 1 << i), "committed");
+    }
+    assert_eq!(add_to_k(&mut net, 0, 1 << 8), "committed", "its program notices nothing");
+    net.fire(0, |timer| matches!(timer, Timer::Seal(_)));
+    assert_eq!(add_to_k(&mut net, 1, 1 << 9), "committed", "what comes later is not in its way");
+    assert_eq!(read_k(&mut net, 1), ("value k = 1023".to_string(), 2));
+}
+
+#[test]
+fn a_key_that_is_crowded_again_is_sealed_again() {
+    let crowds = Crowds { many: 8, most: 100 };
+    let mut net = Net::new(Options { crowds, ..Options::default() }, 1);
+    for times in 1..4 {
+        for _ in 0..8 {
+            assert_eq!(add_to_k(&mut net, 0, 1), "committed");
+        }
+        net.fire(0, |timer| matches!(timer, Timer::Seal(_)));
+        net.settle();
+        assert_eq!(read_k(&mut net, 0), (format!("value k = {}", 8 * times), 0));
+    }
+}
+
+#[test]
+fn a_seal_that_has_missed_something_is_prepared_again_and_abandoned_first() {
+    for puts in [false, true] {
+        let crowds = Crowds { many: 8, most: 100 };
+        let mut net = Net::new(Options { crowds, ..Options::default() }, 2);
+        for _ in 0..7 {
+            assert_eq!(add_to_k(&mut net, 0, 1), "committed");
+        }
+        let modifications = vec![Modification::add(1)];
+        let modify = || vec![Modify { key: Key::from("k"), modifications: modifications.clone() }];
+        let commit = |writes, modifies| Operation::Commit { reads: Vec::new(), writes, modifies };
+        net.operate(0, commit(Vec::new(), modify()));
+        // It begins before the seal.
+        net.get(1, "other");
+        net.settle();
+        net.fire(0, |timer| matches!(timer, Timer::Seal(_)));
+        net.settle_where(|(.., message)| {
+            matches!(message, Message::Request(Request::Get { .. }) | Message::Reply(_))
+        });
+        let prepares = |net: &Net, eid| {
+            let sent = net.network.iter().filter(|(from, ..)| *from == coordinator_id(0));
+            sent.filter(|(.., message)| name(message) == format!("Prepare {eid}")).count()
+        };
+        assert_eq!((prepares(&net, 0), prepares(&net, 1)), (3, 0));
+        net.operate(
+            1,
+            if puts {
+                commit(vec![write("k", "50")], Vec::new())
+            } else {
+                commit(Vec::new(), modify())
+            },
+        );
+        net.settle_where(|(from, ..)| *from != coordinator_id(0));
+        assert_eq!(prepares(&net, 1), 3, "{:?}", net.network);
+        net.settle();
+        let told = [0, 1].map(|client| net.told(client).pop());
+        assert_eq!(told, [Some("committed".to_string()), Some("committed".to_string())]);
+        let expected = if puts { "value k = 50" } else { "value k = 9" };
+        assert_eq!(read_k(&mut net, 0), (expected.to_string(), 0));
+        assert_eq!(add_to_k(&mut net, 0, 1), "committed");
+    }
+}
+
+#[test]
+fn what_is_late_has_a_seal_prepared_again_once_a_round_trip() {
+    let crowds = Crowds { many: 8, most: 100 };
+    let mut net = Net::new(Options { crowds, ..Options::default() }, 5);
+    for client in 1..5 {
+        net.get(client, "other");
+        net.settle();
+    }
+    for _ in 0..8 {
+        assert_eq!(add_to_k(&mut net, 0, 1), "committed");
+    }
+    net.fire(0, |timer| matches!(timer, Timer::Seal(_)));
+    let is_prepare = |(from, _, message): &Envelope| {
+        let is_prepare = matches!(message, Message::Request(Request::Prepare { .. }));
+        *from == coordinator_id(0) && is_prepare
+    };
+    net.settle_where(|envelope| !is_prepare(envelope));
+    for client in 1..5 {
+        let modifications = vec![Modification::add(1)];
+        let modifies = vec![Modify { key: Key::from("k"), modifications }];
+        net.operate(client, Operation::Commit { reads: Vec::new(), writes: Vec::new(), modifies });
+        net.settle_where(|envelope| !is_prepare(envelope));
+    }
+    assert_eq!(net.network.iter().filter(|envelope| is_prepare(envelope)).count(), 2 * 3);
+}
+
+#[test]
+fn a_reader_that_has_named_many_hears_of_more_only_when_it_is_prepared() {
+    for named in [2, 64] {
+        let mut net = Net::new(Options::default(), 2);
+        for _ in 0..named {
+            assert_eq!(add_to_k(&mut net, 0, 1), "committed");
+        }
+        // It begins before the reader does.
+        net.get(0, "other");
+        net.get(1, "k");
+        net.settle();
+        assert_eq!(net.told(1), [format!("value k = {named}")]);
+        net.told(0);
+        let modifications = vec![Modification::add(1)];
+        let modifies = vec![Modify { key: Key::from("k"), modifications }];
+        net.operate(0, Operation::Commit { reads: Vec::new(), writes: Vec::new(), modifies });
+        net.settle();
+        assert_eq!(net.told(0), ["committed"]);
+        let rewind = format!("rewind k = {}", named + 1);
+        let heard = if named < 64 { vec![rewind.clone()] } else { Vec::new() };
+        assert_eq!(net.told(1), heard);
+        net.commit(1, &["k"], &[]);
+        net.settle();
+        let expected = if named < 64 { "committed".to_string() } else { rewind };
+        assert_eq!(net.told(1), [expected]);
+        if named == 64 {
+            net.commit(1, &["k"], &[]);
+            net.settle();
+            assert_eq!(net.told(1), ["committed"]);
+        }
+    }
+}
+
+#[test]
+fn one_coordinator_is_asked_to_seal_a_key_for_so_many_modifications() {
+    let options = Options { crowds: Crowds { many: 4, most: 100 }, ..Options::default() };
+    let mut world = World::of_options(Group::new(3, Duration::from_millis(1)), options);
+    world.now = 60 * SECOND;
+    let mut asked = Vec::new();
+    for i in 1..=13 {
+        let txn = version(i * SECOND, i);
+        let said = world.tell(txn.coordinator, n(0), prepare(txn, 0, &adds(1)));
+        let is_asked = |(_, to, message): &Envelope| {
+            *to == txn.coordinator && matches!(message, Message::Reply(Reply::Crowded { .. }))
+        };
+        asked.extend(said.iter().any(is_asked).then_some(i));
+        world.tell(txn.coordinator, n(0), decide(txn, 0, Decision::Commit, &adds(1)));
+    }
+    assert_eq!(asked, [4, 8, 12]);
+}
+
+#[test]
+fn a_seal_waits_for_what_began_before_it() {
+    let crowds = Crowds { many: 2, most: 100 };
+    let mut net = Net::new(Options { crowds, ..Options::default() }, 1);
+    assert_eq!([0, 0].map(|client| add_to_k(&mut net, client, 1)), ["committed"; 2]);
+    let timers = &net.clients[coordinator_id(0)].timers;
+    let seals = timers.iter().filter(|(timer, _)| matches!(timer, Timer::Seal(_)));
+    let due: Vec<Timestamp> = seals.map(|(_, due)| *due).collect();
+    let [due] = due[..] else { panic!("{due:?}") };
+    let wait = due.since(net.timestamp());
+    assert!(wait > Duration::from_micros(900) && wait < Duration::from_millis(2), "{wait:?}");
+}
+
+#[test]
+fn where_there_is_one_modification_too_many_its_client_makes_room() {
+    for many in [3, 100] {
+        let crowds = Crowds { many, most: 2 };
+        let mut net = Net::new(Options { crowds, ..Options::default() }, 2);
+        assert_eq!([0, 0].map(|client| add_to_k(&mut net, client, 1)), ["committed"; 2]);
+        assert!(add_to_k(&mut net, 1, 1).starts_with("aborted"));
+        net.fire(1, |timer| matches!(timer, Timer::Seal(_)));
+        net.settle();
+        assert_eq!(add_to_k(&mut net, 0, 1), "committed", "there is room again for all");
+        assert_eq!(read_k(&mut net, 1).0, "value k = 3");
+    }
+}
