@@ -258,6 +258,12 @@ impl Crowds {
     pub(crate) fn executed_from(self) -> usize {
         (self.many.min(self.most) / 8).max(1)
     }
+
+    /// A provisional vote may wait for thousands of modifications of a key, which are mostly decided in their order. Each time that one
+    /// is decided, so many are looked at that are not.
+    pub(crate) fn waited_for_at_once(self) -> usize {
+        (self.many / 64).max(1)
+    }
 }
 
 /// How transactions are executed and checked.

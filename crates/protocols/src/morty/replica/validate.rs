@@ -15,10 +15,6 @@ use crate::morty::{Control, Mutation};
 /// Reads that have missed a write, by their index among an execution's reads.
 type Misses = SmallVec<[(usize, Missed); 2]>;
 
-/// A provisional vote may wait for thousands of modifications of a key, which are mostly decided in their order. Each time that one
-/// is decided, so many are looked at that are not.
-const WAITED_FOR_AT_ONCE: usize = 16;
-
 /// What a validation comes to.
 pub(super) struct Validated {
     pub(super) vote: Vote,
@@ -168,6 +164,7 @@ impl Validation<'_> {
         cx: &mut Cx,
     ) -> Validated {
         let check = self.setup.options.checks.dirty_reads;
+        let at_once = self.setup.options.crowds.waited_for_at_once();
         let (mut conflict, mut unknown, mut wait) = (None, None, None);
         let mut unconfirmed = Sources::new();
         let (mut next, mut forgotten) = (0, false);
@@ -196,7 +193,7 @@ impl Validation<'_> {
                 }
             }
             for number in numbers {
-                if among.is_some() && undecided == WAITED_FOR_AT_ONCE {
+                if among.is_some() && undecided == at_once {
                     unconfirmed.push(number);
                     continue;
                 }
