@@ -152,7 +152,8 @@ impl StoredVersions {
     }
 
     /// Puts into the store what the key holds below `watermark`, unless that was done. Forgets versions that no read at
-    /// `readable_from` or later can find. Versions above the watermark that are in the store stay there.
+    /// `readable_from` or later can find. Versions above the watermark that are in the store stay there, and a result above it comes
+    /// there if what it rests on is forgotten.
     pub fn settle(
         &mut self,
         key: &Key,

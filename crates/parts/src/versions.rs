@@ -165,7 +165,7 @@ impl Versions {
         let Some(last) = modified.last() else { return false };
         let position = self.position(last.version) + 1;
         let Some(here) = self.ascending.get(..position) else { return false };
-        let count = here.iter().rev().take_while(|it| it.effect.value().is_none()).count();
+        let count = self.modifications_before(position);
         // Some of what the read has named may have results already.
         let Some(before) = modified.len().checked_sub(count).filter(|_| count > 0) else {
             return false;

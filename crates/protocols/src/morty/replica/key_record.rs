@@ -51,8 +51,8 @@ struct Crowd {
 }
 
 impl Crowd {
-    /// There is a later value, or an earlier one than was known.
-    fn is_smaller(&mut self) {
+    /// There are fewer now, since a value or a result has come. The next vote counts them.
+    fn count_again(&mut self) {
         self.since_counted = u16::MAX;
     }
 }
@@ -369,7 +369,7 @@ impl KeyRecord {
     ) {
         self.committed.insert(Committed { id, effect: effect.clone() });
         if effect.value().is_some() {
-            self.crowd.is_smaller();
+            self.crowd.count_again();
         }
         self.announce(key, id, effect, notices);
         let above = self.remove_write(id.version);
@@ -554,7 +554,7 @@ impl KeyRecord {
         if modified.len() >= crowds.executed_from()
             && self.committed.execute_named(*write, modified, crowds.many)
         {
-            self.crowd.is_smaller();
+            self.crowd.count_again();
         }
     }
 

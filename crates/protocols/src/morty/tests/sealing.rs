@@ -61,12 +61,16 @@ fn what_a_replica_lacks_when_a_read_commits_is_not_left_out_of_a_result() {
     assert_eq!(source(&mut world, 0), (named, Some(Value::from("8"))));
 }
 
-/// A client adds to `k`, and hears how that ended.
-fn add_to_k(net: &mut Net, client: u64, delta: i64) -> String {
+/// The end of a transaction that adds to `k`.
+fn addition(delta: i64) -> Operation {
     let modifications = vec![Modification::add(delta)];
     let modifies = vec![Modify { key: Key::from("k"), modifications }];
-    let (reads, writes) = (Vec::new(), Vec::new());
-    net.operate(client, Operation::Commit { reads, writes, modifies });
+    Operation::Commit { reads: Vec::new(), writes: Vec::new(), modifies }
+}
+
+/// A client adds to `k`, and hears how that ended.
+fn add_to_k(net: &mut Net, client: u64, delta: i64) -> String {
+    net.operate(client, addition(delta));
     net.settle();
     net.told(client).remove(0)
 }
@@ -123,10 +127,7 @@ fn a_seal_that_has_missed_something_is_prepared_again_and_abandoned_first() {
         for _ in 0..7 {
             assert_eq!(add_to_k(&mut net, 0, 1), "committed");
         }
-        let modifications = vec![Modification::add(1)];
-        let modify = || vec![Modify { key: Key::from("k"), modifications: modifications.clone() }];
-        let commit = |writes, modifies| Operation::Commit { reads: Vec::new(), writes, modifies };
-        net.operate(0, commit(Vec::new(), modify()));
+        net.operate(0, addition(1));
         // It begins before the seal.
         net.get(1, "other");
         net.settle();
@@ -139,14 +140,10 @@ fn a_seal_that_has_missed_something_is_prepared_again_and_abandoned_first() {
             sent.filter(|(.., message)| name(message) == format!("Prepare {eid}")).count()
         };
         assert_eq!((prepares(&net, 0), prepares(&net, 1)), (3, 0));
-        net.operate(
-            1,
-            if puts {
-                commit(vec![write("k", "50")], Vec::new())
-            } else {
-                commit(Vec::new(), modify())
-            },
-        );
+        match puts {
+            true => net.commit(1, &[], &[("k", "50")]),
+            false => net.operate(1, addition(1)),
+        }
         net.settle_where(|(from, ..)| *from != coordinator_id(0));
         assert_eq!(prepares(&net, 1), 3, "{:?}", net.network);
         net.settle();
@@ -176,9 +173,7 @@ fn what_is_late_has_a_seal_prepared_again_once_a_round_trip() {
     };
     net.settle_where(|envelope| !is_prepare(envelope));
     for client in 1..5 {
-        let modifications = vec![Modification::add(1)];
-        let modifies = vec![Modify { key: Key::from("k"), modifications }];
-        net.operate(client, Operation::Commit { reads: Vec::new(), writes: Vec::new(), modifies });
+        net.operate(client, addition(1));
         net.settle_where(|envelope| !is_prepare(envelope));
     }
     assert_eq!(net.network.iter().filter(|envelope| is_prepare(envelope)).count(), 2 * 3);
@@ -197,9 +192,7 @@ fn a_reader_that_has_named_many_hears_of_more_only_when_it_is_prepared() {
         net.settle();
         assert_eq!(net.told(1), [format!("value k = {named}")]);
         net.told(0);
-        let modifications = vec![Modification::add(1)];
-        let modifies = vec![Modify { key: Key::from("k"), modifications }];
-        net.operate(0, Operation::Commit { reads: Vec::new(), writes: Vec::new(), modifies });
+        net.operate(0, addition(1));
         net.settle();
         assert_eq!(net.told(0), ["committed"]);
         let rewind = format!("rewind k = {}", named + 1);
