@@ -64,6 +64,14 @@ impl ReadMarks {
         self.who_misses(version).is_some()
     }
 
+    /// Whether a committed read has found `version` to be the latest before `other`, or before something later. It
+    /// would have missed every write between the two.
+    pub fn has_found(&self, version: Version, other: Version) -> bool {
+        let position = near_the_end(&self.marks, |(found, _)| *found < version);
+        let mark = self.marks.get(position);
+        mark.is_some_and(|(found, reader)| *found == version && other <= *reader)
+    }
+
     /// A committed read that would have missed a write at `version`: what it has found, and its reader. Of those that
     /// are kept it is the one that has found the latest, and also the one with the latest reader.
     pub fn who_misses(&self, version: Version) -> Option<(Version, Version)> {

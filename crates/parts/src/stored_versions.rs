@@ -5,7 +5,7 @@ use core::ops::Deref;
 use serried_actor::Store;
 use serried_model::{Key, Modification, Value, Version};
 
-use crate::{Committed, Effect, Versions, WriteId};
+use crate::{Committed, Effect, ReadMarks, Versions, WriteId};
 
 /// The committed versions of one key. This owns those in memory and those in the store, and is the only way from one to
 /// the other.
@@ -147,8 +147,14 @@ impl StoredVersions {
     }
 
     /// Replaces the last of `modified` by its result, as [`Versions::execute_named`] does, if all versions are in memory.
-    pub fn execute_named(&mut self, write: WriteId, modified: &[WriteId], many: usize) -> bool {
-        self.loaded && self.versions.execute_named(write, modified, many)
+    pub fn execute_named(
+        &mut self,
+        write: WriteId,
+        modified: &[WriteId],
+        many: usize,
+        sealed: &ReadMarks,
+    ) -> bool {
+        self.loaded && self.versions.execute_named(write, modified, many, sealed)
     }
 
     /// Puts into the store what the key holds below `watermark`, unless that was done. Forgets versions that no read at
@@ -335,13 +341,41 @@ mod tests {
         let adds = [add(25, 1), add(30, 1)];
         let (mut versions, mut store) = key_with(&[version(10, Some("5"))], &adds);
         versions.load(&key(), &store);
-        versions.execute_named(version(10, None).id, &adds.each_ref().map(|add| add.id), 100);
+        let ids = adds.each_ref().map(|add| add.id);
+        versions.execute_named(version(10, None).id, &ids, 100, &ReadMarks::default());
         versions.settle(&key(), Version::at(20), Version::at(40), &mut store);
         let mut replayed = StoredVersions::default();
         replayed.add(adds.to_vec());
         replayed.load(&key(), &store);
         let (_, value) = replayed.value_at(Version::at(99)).expect("a version");
         assert_eq!(value, Some(Value::from("7")));
+    }
+
+    #[test]
+    fn a_result_is_in_the_store_though_more_follows_on_it() {
+        let adds = [add(25, 1), add(30, 1), add(35, 1)];
+        let (mut versions, mut store) = key_with(&[version(10, Some("5"))], &adds);
+        versions.load(&key(), &store);
+        let ids = [adds[0].id, adds[1].id];
+        versions.execute_named(version(10, None).id, &ids, 100, &ReadMarks::default());
+        versions.settle(&key(), Version::at(20), Version::at(40), &mut store);
+        let mut replayed = StoredVersions::default();
+        replayed.add(adds.to_vec());
+        replayed.load(&key(), &store);
+        let (_, value) = replayed.value_at(Version::at(99)).expect("a version");
+        assert_eq!(value, Some(Value::from("8")));
+    }
+
+    #[test]
+    fn a_later_version_in_the_store_stays_there_behind_a_result() {
+        let adds = [add(25, 1), add(30, 1)];
+        let stored = [version(10, Some("5")), value(45)];
+        let (mut versions, mut store) = key_with(&stored, &adds);
+        versions.load(&key(), &store);
+        let ids = adds.each_ref().map(|add| add.id);
+        versions.execute_named(version(10, None).id, &ids, 100, &ReadMarks::default());
+        versions.settle(&key(), Version::at(20), Version::at(40), &mut store);
+        assert_eq!(held(&mut versions, &store), [vec![30, 45], vec![30, 45]]);
     }
 
     #[test]

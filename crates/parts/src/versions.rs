@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 use serried_model::{Modification, Value, Version};
 use smallvec::SmallVec;
 
+use crate::ReadMarks;
+
 /// One value of one write of a transaction.
 ///
 /// A transaction that is re-executed may write a key several times under its one version; the tag
@@ -159,26 +161,37 @@ impl Versions {
     /// A read has found the write of a value, and these modifications above it, and nothing else can commit between them. If
     /// that is what is here, replaces the last of them by its result. All versions of the key must be here.
     ///
+    /// What the read calls a value may be a modification here, whose result is not remembered. Then `sealed` has to know
+    /// of reads that nothing can commit below that modification either.
+    ///
     /// If the value below takes more memory than the modifications above it, so does their result. It is worth that only if
     /// it replaces at least `many`. Returns whether it is remembered now.
-    pub fn execute_named(&mut self, write: WriteId, modified: &[WriteId], many: usize) -> bool {
+    pub fn execute_named(
+        &mut self,
+        write: WriteId,
+        modified: &[WriteId],
+        many: usize,
+        sealed: &ReadMarks,
+    ) -> bool {
         let Some(last) = modified.last() else { return false };
         let position = self.position(last.version) + 1;
         let Some(here) = self.ascending.get(..position) else { return false };
         let count = self.modifications_before(position);
-        // Some of what the read has named may have results already.
-        let Some(before) = modified.len().checked_sub(count).filter(|_| count > 0) else {
-            return false;
-        };
         let (below, modifies) = here.split_at(position - count);
-        if !modifies.iter().map(|committed| committed.id).eq(modified[before..].iter().copied()) {
+        // Some of what the read has named may have results here, or what it has found may have none.
+        let (lower, named) = modifies.split_at(count.saturating_sub(modified.len()));
+        let (results, modified) = modified.split_at(modified.len().saturating_sub(count));
+        if named.is_empty()
+            || !named.iter().map(|committed| committed.id).eq(modified.iter().copied())
+        {
             return false;
         }
-        let rests_on = before.checked_sub(1).map_or(write, |latest| modified[latest]);
-        let is_known = match below.last() {
-            Some(latest) if rests_on == WriteId::INITIAL => latest.effect.is_delete(),
-            Some(latest) => latest.id == rests_on,
-            None => rests_on == WriteId::INITIAL,
+        let rests_on = results.last().copied().unwrap_or(write);
+        let is_known = match (lower.last(), below.last()) {
+            (Some(latest), below) => latest.id == rests_on && are_sealed(below, lower, sealed),
+            (None, Some(latest)) if rests_on == WriteId::INITIAL => latest.effect.is_delete(),
+            (None, Some(latest)) => latest.id == rests_on,
+            (None, None) => rests_on == WriteId::INITIAL,
         };
         let value = below.last().and_then(|latest| latest.effect.value()).flatten();
         let is_worth_it = || {
@@ -281,6 +294,23 @@ pub(crate) fn near_the_end<T>(ascending: &[T], below: impl Fn(&T) -> bool) -> us
     }
 }
 
+/// Whether committed reads have named these modifications one after the other, above the write of the value `below`, so that no
+/// other can commit between them.
+fn are_sealed(below: Option<&Committed>, modifies: &[Committed], sealed: &ReadMarks) -> bool {
+    let version = |committed: &Committed| committed.id.version;
+    let follows = |lower, upper: &Committed| sealed.has_found(lower, version(upper));
+    let Some(first) = modifies.first() else { return true };
+    let is_first = match below {
+        Some(below) if below.effect.is_delete() => {
+            follows(version(below), first) || follows(Version::INITIAL, first)
+        }
+        Some(below) if version(below) != Version::INITIAL => follows(version(below), first),
+        // A mark does not say whether its reader has found a value that was loaded, or nothing.
+        _ => false,
+    };
+    is_first && modifies.windows(2).all(|pair| follows(version(&pair[0]), &pair[1]))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -346,7 +376,7 @@ mod tests {
         let result_of = |here: &[Committed], write, modified: &[WriteId]| {
             let mut versions = Versions::default();
             here.iter().for_each(|committed| assert!(versions.insert(committed.clone())));
-            versions.execute_named(write, modified, 100);
+            versions.execute_named(write, modified, 100, &ReadMarks::default());
             let changed = versions.all().iter().zip(here).filter(|(after, before)| after != before);
             let changed: Vec<_> = changed.map(|(after, _)| after.clone()).collect();
             assert!(changed.len() <= 1, "{changed:?}");
@@ -387,9 +417,48 @@ mod tests {
             versions.insert(Committed { effect, ..put(at, "") });
         }
         let id = |at| WriteId { version: version(at), tag: 0 };
-        assert!(!versions.execute_named(id(10), &[id(20), id(30)], 3));
-        assert!(versions.execute_named(id(10), &[id(20), id(30)], 2));
-        assert!(!versions.execute_named(id(10), &[id(20), id(30)], 2), "it is a value");
+        let none = ReadMarks::default();
+        assert!(!versions.execute_named(id(10), &[id(20), id(30)], 3, &none));
+        assert!(versions.execute_named(id(10), &[id(20), id(30)], 2, &none));
+        assert!(!versions.execute_named(id(10), &[id(20), id(30)], 2, &none), "it is a value");
+        let mut versions = Versions::default();
+        versions.insert(put(10, &"x".repeat(1000)));
+        for at in [20, 30] {
+            let append = Modification::Append(Value::from("y".repeat(600)));
+            versions.insert(Committed { effect: Effect::Modify([append].into()), ..put(at, "") });
+        }
+        assert!(versions.execute_named(id(10), &[id(20), id(30)], 100, &none), "they are as long");
+    }
+
+    #[test]
+    fn what_a_read_has_found_is_executed_if_reads_have_named_all_of_it() {
+        let id = |at| WriteId { version: version(at), tag: 0 };
+        let loaded = Committed { id: WriteId::LOADED, effect: put(5, "5").effect };
+        let (five, delete) = (put(5, "5"), Committed::put(id(5), None));
+        let adds = [add(20, 1), add(30, 2), add(40, 4)];
+        let executes = |below: Option<&Committed>, reads: &[(u64, u64)]| {
+            let mut versions = Versions::default();
+            for committed in below.into_iter().chain(&adds) {
+                versions.insert(committed.clone());
+            }
+            let mut sealed = ReadMarks::default();
+            for (found, reader) in reads {
+                let found = if *found == 0 { Version::INITIAL } else { version(*found) };
+                sealed.record(found, version(*reader));
+            }
+            versions.execute_named(id(30), &[id(40)], 1, &sealed)
+        };
+        let (whole, from_nothing) = ([(5, 20), (20, 30), (30, 35)], [(0, 20), (20, 30)]);
+        assert!(executes(Some(&five), &whole));
+        assert!(!executes(Some(&five), &whole[1..]), "there may be more below the first");
+        assert!(!executes(Some(&five), &whole[..1]), "there may be more above it");
+        assert!(!executes(Some(&five), &[(5, 20), (20, 29)]), "there may be more at 29");
+        assert!(!executes(Some(&five), &[(4, 20), (20, 30)]), "the read has found something else");
+        assert!(!executes(Some(&five), &from_nothing), "there was nothing");
+        assert!(executes(Some(&delete), &whole));
+        assert!(executes(Some(&delete), &from_nothing));
+        assert!(!executes(None, &from_nothing), "it may lack a value that was loaded");
+        assert!(!executes(Some(&loaded), &from_nothing), "it may lack a delete of it");
     }
 
     #[test]

@@ -259,6 +259,11 @@ impl Crowds {
         (self.many.min(self.most) / 8).max(1)
     }
 
+    /// A reader that has named so many receives no notices of others.
+    pub(crate) fn told_up_to(self) -> usize {
+        (self.many / 16).max(1)
+    }
+
     /// A provisional vote may wait for thousands of modifications of a key, which are mostly decided in their order. Each time that one
     /// is decided, so many are looked at that are not.
     pub(crate) fn waited_for_at_once(self) -> usize {
@@ -297,6 +302,9 @@ pub enum Mutation {
     RecoveryIgnoresFinalize,
     /// A modification is accepted although a later read has missed it.
     MergesAcrossReads,
+    /// A replica that votes to commit a read remembers the result of the modifications which that has found, although others may
+    /// commit between them.
+    ExecutesBeforeCommit,
     /// A snapshot for a truncation lists only what was accepted in Finalize, not what was voted on.
     TruncationIgnoresVotes,
     /// A replica votes on a Prepare even if a recoverer has asked about the transaction, or ended it.

@@ -18,7 +18,7 @@ use serried_session::{Transaction, TransactionKeyspace};
 use serried_workload::{Plan, Run, Workload};
 
 /// Morty, or MVTSO without re-execution, in which few modifications of a key make it crowded.
-fn crowded(re_execution: bool) -> Options {
+pub(crate) fn crowded(re_execution: bool) -> Options {
     let crowds = Crowds { many: 2, most: 5 };
     Options { re_execution, provisional_votes: re_execution, crowds, ..Options::default() }
 }

@@ -17,6 +17,7 @@ use serried_protocols::tapir::{self, Tapir};
 use serried_protocols::tapir_cc::Timestamps;
 use serried_protocols::two_phase_locking::{Locking, TwoPhaseLockingWoundWait};
 
+use crate::mixed::{CrowdedMorty, crowded};
 use crate::support::seeds;
 use crate::{Faults, Trial};
 
@@ -47,6 +48,10 @@ broken!(RecoveryIgnoresFinalize, mutated(Mutation::RecoveryIgnoresFinalize));
 broken!(TruncationIgnoresVotes, mutated(Mutation::TruncationIgnoresVotes));
 broken!(LatePrepare, mutated(Mutation::LatePrepare));
 broken!(MergesAcrossReads, mutated(Mutation::MergesAcrossReads));
+broken!(
+    ExecutesBeforeCommit,
+    Options { mutation: Mutated::by(Mutation::ExecutesBeforeCommit), ..crowded(true) }
+);
 
 fn tapir(mutation: Mutation) -> Options {
     Options { mutation: Mutated::by(mutation), ..tapir::OPTIONS }
@@ -358,9 +363,14 @@ fn a_morty_with_a_check_switched_off_is_caught() {
 }
 
 #[test]
-fn a_morty_that_merges_modifications_across_reads_is_caught() {
+fn a_morty_that_modifies_what_was_read_is_caught() {
     let merged = caught::<MergesAcrossReads, Morty>("mixed", Faults::Network);
-    all_caught(&[("a modification is merged across a read", merged)]);
+    let executed = caught::<ExecutesBeforeCommit, CrowdedMorty>("mixed", Faults::Network);
+    let found = [
+        ("a modification is merged across a read", merged),
+        ("modifications are executed before a read of them commits", executed),
+    ];
+    all_caught(&found);
 }
 
 #[test]

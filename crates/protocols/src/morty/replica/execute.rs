@@ -56,7 +56,8 @@ impl Replica {
         };
         let latest = found.latest().version;
         cx.observe(|| Observation::Read { key: key.clone(), reader: version, found: latest });
-        if self.setup.options.re_execution && record.add_read(version, found.clone()) {
+        let crowds = self.setup.options.crowds;
+        if self.setup.options.re_execution && record.add_read(version, found.clone(), crowds) {
             self.transactions.open(version, cx.now(), &self.setup).reads.push(place);
         }
         let reply =

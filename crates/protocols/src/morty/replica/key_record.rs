@@ -14,8 +14,6 @@ use crate::morty::{Control, Crowds};
 const COUNTED_EVERY: u16 = 64;
 /// The same while no more are accepted.
 pub(in crate::morty) const COUNTED_WHEN_FULL: u16 = 8;
-/// A reader that has named so many modifications receives no notices of others.
-const TOLD_UP_TO: usize = 64;
 
 /// One key's `vrecord`.
 #[derive(Debug, Default)]
@@ -68,13 +66,15 @@ impl Default for Crowd {
 struct UncommittedRead {
     reader: Version,
     replied: Source,
+    /// A reader that has named so many modifications receives no notices of others.
+    told_up_to: usize,
 }
 
 impl UncommittedRead {
     /// Whether its reader receives a notice of each modification that comes or goes. While thousands modify a key, each would take as
     /// long as executing all of them. A reader that has named many learns what it has missed when it is prepared.
     fn is_told_all(&self) -> bool {
-        self.replied.modified.len() < TOLD_UP_TO
+        self.replied.modified.len() < self.told_up_to
     }
 }
 
@@ -254,7 +254,7 @@ impl KeyRecord {
     }
 
     /// Adds a read, whose reader receives a notice when it would find something else than `replied`. Returns whether it is new.
-    pub(super) fn add_read(&mut self, reader: Version, replied: Source) -> bool {
+    pub(super) fn add_read(&mut self, reader: Version, replied: Source, crowds: Crowds) -> bool {
         let reads = &mut self.active().reads;
         match reads.iter_mut().find(|read| read.reader == reader) {
             Some(read) => {
@@ -262,7 +262,8 @@ impl KeyRecord {
                 false
             }
             None => {
-                reads.push(UncommittedRead { reader, replied });
+                let told_up_to = crowds.told_up_to();
+                reads.push(UncommittedRead { reader, replied, told_up_to });
                 true
             }
         }
@@ -349,11 +350,14 @@ impl KeyRecord {
         let above = self.remove_write(version);
         self.reconsider(key, above, notices);
         let Some(active) = self.active.as_deref() else { return };
-        let told = active.reads.iter().filter(|read| read.is_told_all());
-        let told = told.filter_map(|read| Some((read.reader, read.replied.of(version)?)));
-        for (reader, replied) in told.collect::<Vec<_>>() {
+        for i in 0..active.reads.len() {
+            let read = &self.active().reads[i];
+            let reader = read.reader;
+            let Some(replied) = read.replied.of(version).filter(|_| read.is_told_all()) else {
+                continue;
+            };
             let Some(found) = self.find_known(reader) else { continue };
-            self.add_read(reader, found.source.clone());
+            self.active().reads[i].replied = found.source.clone();
             let (key, instead_of) = (key.clone(), Some(replied));
             notices.push(Notice { reader, key, found, instead_of });
         }
@@ -551,9 +555,9 @@ impl KeyRecord {
         }
         self.committed_reads.record(found, reader);
         let Source { write, modified } = &read.found;
-        if modified.len() >= crowds.executed_from()
-            && self.committed.execute_named(*write, modified, crowds.many)
-        {
+        let is_long = modified.len() >= crowds.executed_from();
+        let sealed = &self.committed_reads;
+        if is_long && self.committed.execute_named(*write, modified, crowds.many, sealed) {
             self.crowd.count_again();
         }
     }
@@ -608,7 +612,7 @@ mod tests {
     fn chain() -> KeyRecord {
         let mut record = KeyRecord::default();
         for reader in 2..=5 {
-            record.add_read(Version::at(reader), WriteId::INITIAL.into());
+            record.add_read(Version::at(reader), WriteId::INITIAL.into(), Crowds::USUAL);
         }
         let (third, fourth) = (id(3, 1), id(4, 1));
         assert_eq!(add(&mut record, third, WriteId::INITIAL), [(4, third), (5, third)]);
@@ -649,7 +653,7 @@ mod tests {
             told(|key, notices| record.commit_write(key, id, &effect, notices));
         }
         let found = Source { write: id(10, 1), modified: [id(20, 1), id(30, 1)].into() };
-        record.add_read(Version::at(40), found.clone());
+        record.add_read(Version::at(40), found.clone(), Crowds::USUAL);
         let read = Read { key: Key::from("key"), found };
         let crowds = Crowds { many: 1, most: 100 };
         record.commit_read(&read, Version::at(35), Version::INITIAL, crowds);

@@ -65,7 +65,20 @@ impl UncommittedWrites {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serried_model::Version;
+    use serried_model::{Value, Version};
+
+    #[test]
+    fn what_is_removed_takes_no_memory() {
+        let mut writes = UncommittedWrites::default();
+        for at in 1..=3 {
+            let id = WriteId { version: Version::at(at), tag: 1 };
+            let effect = Effect::Put(Some(Value::from("value")));
+            let write = UncommittedWrite { id, effect, rests_on: None, stale: false };
+            writes.insert(writes.len(), write);
+        }
+        writes.remove(0);
+        assert_eq!((writes.removed, &writes.ascending[0].effect), (1, &Effect::Put(None)));
+    }
 
     #[test]
     fn writes_are_removed_wherever_they_are() {

@@ -152,7 +152,8 @@ impl Validation<'_> {
     }
 
     /// Whether what the reads have found is committed as it was read (check 3), and no writer has aborted; if `among` is given, only
-    /// these of the sources are checked, and of those of a read none above the first few that are undecided. If a writer is
+    /// these of the sources are checked. Of the sources of a read none above the first few that are undecided is checked then, nor
+    /// where there are no provisional votes. If a writer is
     /// undecided, the vote is provisional and the transaction waits for that writer. If a writer is forgotten, the vote is tentative,
     /// since another replica may remember that it has committed. Also adds the reads that have missed a write to `misses`.
     pub(super) fn validate_sources(
@@ -193,9 +194,14 @@ impl Validation<'_> {
                 }
             }
             for number in numbers {
-                if among.is_some() && undecided == at_once {
-                    unconfirmed.push(number);
-                    continue;
+                if undecided == at_once {
+                    if among.is_some() {
+                        unconfirmed.push(number);
+                        continue;
+                    }
+                    if !self.setup.options.provisional_votes {
+                        break;
+                    }
                 }
                 let write = read.found.write_at((number - first) as usize);
                 let writer = write.version;

@@ -161,6 +161,12 @@ impl Replica {
             Vote::AbandonFinal if self.catch_up.may_lack_something() => Vote::AbandonTentative,
             vote => vote,
         };
+        if vote == Vote::Commit && self.setup.options.mutation.is(Mutation::ExecutesBeforeCommit) {
+            for read in contents.reads.iter().filter(|read| !read.found.modified.is_empty()) {
+                let record = self.state.keys.load(&read.key, cx.store());
+                record.committed.execute_latest_before(version);
+            }
+        }
         let (control, keys) = (self.setup.options.control, &mut self.state.keys);
         self.transactions.prepare(version, (vote, conflict.clone()), control, keys);
         let some_are_confirmed = unconfirmed.len() < contents.sources().count();

@@ -546,3 +546,32 @@ fn where_too_many_follow_on_a_value_there_is_room_again_when_it_is_overwritten_o
         assert!(cast.any(|vote| vote == Vote::Commit), "overwritten: {overwritten}");
     }
 }
+
+#[test]
+fn a_first_vote_looks_at_all_that_it_names() {
+    let mut world = World::new(1);
+    world.now = 100 * SECOND;
+    let added: Vec<Version> = (1..=40).map(|at| version(at * SECOND, at)).collect();
+    for txn in &added {
+        assert_eq!(vote(&mut world, 0, *txn, &adds(1)), Vote::Commit);
+    }
+    let last = added[39];
+    world.tell(last.coordinator, n(0), decide(last, 0, Decision::Abort, &adds(1)));
+    let reader = version(90 * SECOND, 90);
+    let cast = vote(&mut world, 0, reader, &found(WriteId::INITIAL, &added));
+    assert_eq!(cast, Vote::AbandonFinal);
+}
+
+#[test]
+fn modifications_that_are_aborted_do_not_crowd_a_key() {
+    for (many, most) in [(4, 10), (1000, 100)] {
+        let options = Options { crowds: Crowds { many, most }, ..Options::default() };
+        let mut world = World::of_options(Group::new(3, Duration::from_millis(1)), options);
+        world.now = 60 * SECOND;
+        for i in 1..=3 * most as u64 {
+            let txn = version(50 * SECOND + i, i);
+            assert_eq!(vote(&mut world, 0, txn, &adds(1)), Vote::Commit, "{i} of {most}");
+            world.tell(txn.coordinator, n(0), decide(txn, 0, Decision::Abort, &adds(1)));
+        }
+    }
+}

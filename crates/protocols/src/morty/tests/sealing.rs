@@ -145,8 +145,14 @@ fn a_seal_that_has_missed_something_is_prepared_again_and_abandoned_first() {
             false => net.operate(1, addition(1)),
         }
         net.settle_where(|(from, ..)| *from != coordinator_id(0));
-        assert_eq!(prepares(&net, 1), 3, "{:?}", net.network);
-        net.settle();
+        let told_at_once = if puts { 3 } else { 0 };
+        assert_eq!(prepares(&net, 1), told_at_once, "{:?}", net.network);
+        let lines = net.trace();
+        assert_eq!(
+            lines.iter().filter(|line| line.ends_with(" Prepare 1")).count(),
+            3,
+            "{lines:?}"
+        );
         let told = [0, 1].map(|client| net.told(client).pop());
         assert_eq!(told, [Some("committed".to_string()), Some("committed".to_string())]);
         let expected = if puts { "value k = 50" } else { "value k = 9" };
@@ -173,7 +179,7 @@ fn what_is_late_has_a_seal_prepared_again_once_a_round_trip() {
     };
     net.settle_where(|envelope| !is_prepare(envelope));
     for client in 1..5 {
-        net.operate(client, addition(1));
+        net.commit(client, &[], &[("k", "50")]);
         net.settle_where(|envelope| !is_prepare(envelope));
     }
     assert_eq!(net.network.iter().filter(|envelope| is_prepare(envelope)).count(), 2 * 3);
@@ -253,4 +259,144 @@ fn where_there_is_one_modification_too_many_its_client_makes_room() {
         assert_eq!(add_to_k(&mut net, 0, 1), "committed", "there is room again for all");
         assert_eq!(read_k(&mut net, 1).0, "value k = 3");
     }
+}
+
+#[test]
+fn a_replica_that_has_missed_a_seal_takes_part_in_the_next() {
+    let mut world = remembers_results_from(1);
+    let [put, first, second, seal, third, fourth, next] =
+        [10, 20, 25, 30, 35, 40, 45].map(|at| version(at * SECOND, at));
+    let both = &[0, 1];
+    world.commit(both, put, &contents(&[], &[("k", "5")]));
+    world.commit(&[0], first, &adds(1));
+    world.tell(first.coordinator, n(1), prepare(first, 0, &adds(1)));
+    world.commit(both, second, &adds(2));
+    world.commit(both, seal, &found(id(put), &[first, second]));
+    world.tell(first.coordinator, n(1), decide(first, 0, Decision::Commit, &adds(1)));
+    world.commit(both, third, &adds(4));
+    world.commit(both, fourth, &adds(8));
+    world.commit(both, next, &found(id(second), &[third, fourth]));
+    for member in [0, 1] {
+        let expected = (Source::from(id(fourth)), Some(Value::from("20")));
+        assert_eq!(source(&mut world, member), expected, "replica {member}");
+    }
+}
+
+#[test]
+fn a_long_value_is_not_kept_again_for_few_modifications() {
+    let mut world = remembers_results_from(2);
+    let [put, first, second, reader] = [10, 20, 30, 40].map(|at| version(at * SECOND, at));
+    let long = "x".repeat(1000);
+    world.commit(&[0], put, &contents(&[], &[("k", &long)]));
+    world.commit(&[0], first, &adds(1));
+    world.commit(&[0], second, &adds(2));
+    world.commit(&[0], reader, &found(id(put), &[first, second]));
+    assert_eq!(source(&mut world, 0).0.modified, [id(first), id(second)]);
+}
+
+#[test]
+fn a_reader_that_has_named_many_hears_of_a_value_at_once() {
+    let mut net = Net::new(Options::default(), 2);
+    for _ in 0..64 {
+        assert_eq!(add_to_k(&mut net, 0, 1), "committed");
+    }
+    net.get(0, "other");
+    net.get(1, "k");
+    net.settle();
+    assert_eq!((net.told(0).len(), net.told(1)), (1, vec!["value k = 64".to_string()]));
+    net.commit(0, &[], &[("k", "50")]);
+    net.settle();
+    assert_eq!(net.told(1), ["rewind k = 50"]);
+}
+
+#[test]
+fn a_reader_that_has_named_many_hears_of_an_abort_only_when_it_is_prepared() {
+    for (named, many) in [(2, 1024), (64, 1024), (2, 32)] {
+        let crowds = Crowds { many, most: 1000 };
+        let mut net = Net::new(Options { crowds, ..Options::default() }, 2);
+        let added = version(500, 7);
+        for member in 0..3 {
+            net.tell(added.coordinator, member, prepare(added, 0, &adds(1)));
+        }
+        for _ in 1..named {
+            assert_eq!(add_to_k(&mut net, 0, 1), "committed");
+        }
+        net.get(1, "k");
+        net.settle();
+        assert_eq!(net.told(1), [format!("value k = {named}")]);
+        for member in 0..3 {
+            let aborted = decide(added, 0, Decision::Abort, &adds(1));
+            net.deliver((added.coordinator, n(member), aborted));
+        }
+        net.settle();
+        let rewind = format!("rewind k = {}", named - 1);
+        let hears = named < many / 16;
+        let heard = if hears { vec![rewind.clone()] } else { Vec::new() };
+        assert_eq!(net.told(1), heard);
+        net.commit(1, &["k"], &[]);
+        net.settle();
+        let expected = if hears { "committed".to_string() } else { rewind };
+        assert_eq!(net.told(1), [expected]);
+    }
+}
+
+#[test]
+fn a_seal_waits_as_long_as_the_last_modification_took_but_not_for_long() {
+    for (took, waits) in [(100, 100), (1000, 250)] {
+        let crowds = Crowds { many: 2, most: 100 };
+        let mut net = Net::new(Options { crowds, ..Options::default() }, 1);
+        assert_eq!(add_to_k(&mut net, 0, 1), "committed");
+        net.operate(0, addition(1));
+        net.wait(Duration::from_millis(took));
+        net.settle();
+        let timers = &net.clients[coordinator_id(0)].timers;
+        let seal = timers.iter().find(|(timer, _)| matches!(timer, Timer::Seal(_)));
+        let wait = seal.expect("it seals").1.since(net.timestamp());
+        assert!(wait.abs_diff(Duration::from_millis(waits)) < Duration::from_millis(2), "{wait:?}");
+    }
+}
+
+#[test]
+fn what_has_a_value_already_is_not_sealed() {
+    let crowds = Crowds { many: 8, most: 100 };
+    let mut net = Net::new(Options { crowds, ..Options::default() }, 2);
+    for _ in 0..7 {
+        assert_eq!(add_to_k(&mut net, 0, 1), "committed");
+    }
+    net.operate(0, addition(1));
+    // It begins before the seal.
+    net.get(1, "other");
+    net.settle();
+    net.told(1);
+    net.commit(1, &[], &[("k", "50")]);
+    net.settle();
+    assert_eq!(net.told(1), ["committed"]);
+    net.fire(0, |timer| matches!(timer, Timer::Seal(_)));
+    net.settle_where(|(.., message)| {
+        matches!(message, Message::Request(Request::Get { .. }) | Message::Reply(_))
+    });
+    let sent: Vec<String> = net.network.iter().map(|(.., message)| name(message)).collect();
+    assert_eq!(sent, ["Decide 0 Abort"], "only the replica that was asked knows of it");
+}
+
+#[test]
+fn a_coordinator_seals_no_key_for_a_transaction_that_has_ended_or_does_not_modify_it() {
+    let mut net = morty(1);
+    let sealed = |net: &Net| {
+        let timers = &net.clients[coordinator_id(0)].timers;
+        timers.iter().any(|(timer, _)| matches!(timer, Timer::Seal(_)))
+    };
+    let crowded = |version| {
+        let crowded = Reply::Crowded { version, key: Key::from("k") };
+        (n(0), coordinator_id(0), Message::Reply(crowded))
+    };
+    net.deliver(crowded(version(500, 0)));
+    assert!(!sealed(&net));
+    net.get(0, "k");
+    let open = net.network.iter().find_map(|(.., message)| match message {
+        Message::Request(Request::Get { version, .. }) => Some(*version),
+        _ => None,
+    });
+    net.deliver(crowded(open.expect("a read")));
+    assert!(!sealed(&net));
 }
