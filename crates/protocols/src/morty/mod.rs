@@ -91,7 +91,9 @@
 //!   only when the log says durably how far deletes are.
 //! - *A committed read seals what it has named.* Nothing else can commit between the value that it has found and itself. So if it
 //!   has named many modifications, a replica that holds all of them and that value replaces the last one by its result, as it
-//!   does below the watermark, and later readers name fewer.
+//!   does below the watermark, and later readers name fewer. Such a reader's value may be a modification at a replica that
+//!   lacked something when an earlier read committed. That replica has kept the earlier reads, so it finds in them that
+//!   nothing else can commit below either (`Versions::execute_named`).
 //! - *A reader that has named many receives no notice of one more.* Each would take as long as executing all of them. It learns
 //!   what it has missed from the votes on it (`KeyRecord::announce`).
 //! - *A crowded key is sealed.* A list of names grows until a value is written or a read commits. When [`Crowds::many`] modifications

@@ -152,8 +152,7 @@ impl Validation<'_> {
     }
 
     /// Whether what the reads have found is committed as it was read (check 3), and no writer has aborted; if `among` is given, only
-    /// these of the sources are checked. Of the sources of a read none above the first few that are undecided is checked then, nor
-    /// where there are no provisional votes. If a writer is
+    /// these of the sources are checked, and of those of a read none above the first few that are undecided. If a writer is
     /// undecided, the vote is provisional and the transaction waits for that writer. If a writer is forgotten, the vote is tentative,
     /// since another replica may remember that it has committed. Also adds the reads that have missed a write to `misses`.
     pub(super) fn validate_sources(
@@ -194,14 +193,9 @@ impl Validation<'_> {
                 }
             }
             for number in numbers {
-                if undecided == at_once {
-                    if among.is_some() {
-                        unconfirmed.push(number);
-                        continue;
-                    }
-                    if !self.setup.options.provisional_votes {
-                        break;
-                    }
+                if among.is_some() && undecided == at_once {
+                    unconfirmed.push(number);
+                    continue;
                 }
                 let write = read.found.write_at((number - first) as usize);
                 let writer = write.version;
@@ -233,8 +227,14 @@ impl Validation<'_> {
                         None => {
                             undecided += 1;
                             unconfirmed.push(number);
-                            // Aborts are forgotten below the horizon. The earliest writer is the first to lie there.
-                            wait = Some(wait.map_or(writer, |other: Version| other.min(writer)));
+                            // Aborts are forgotten below the horizon. A provisional vote has to end, so it waits for the
+                            // earliest writer, which is the first to lie there. If there is no vote yet, one that knows
+                            // less will do: when the latest writer is decided, most of the others are, too.
+                            wait = Some(match (wait, self.setup.options.provisional_votes) {
+                                (Some(other), true) => writer.min(other),
+                                (Some(other), false) => writer.max(other),
+                                (None, _) => writer,
+                            });
                             true
                         }
                     },

@@ -575,3 +575,29 @@ fn modifications_that_are_aborted_do_not_crowd_a_key() {
         }
     }
 }
+
+#[test]
+fn a_vote_that_is_not_provisional_waits_for_the_latest_writer_and_then_for_the_others() {
+    let (commit, abort) = (Decision::Commit, Decision::Abort);
+    let options = Options { re_execution: false, provisional_votes: false, ..Options::default() };
+    for (decided, expected) in [
+        (vec![(0, commit), (2, commit), (1, commit)], Vote::Commit),
+        (vec![(0, abort), (2, commit)], Vote::AbandonFinal),
+    ] {
+        let mut world = World::of_options(Group::new(3, Duration::from_millis(1)), options);
+        world.now = 60 * SECOND;
+        let added = [10, 20, 30].map(|at| version(at * SECOND, at));
+        for txn in added {
+            assert_eq!(vote(&mut world, 0, txn, &adds(1)), Vote::Commit);
+        }
+        let reader = version(40 * SECOND, 40);
+        let reads = found(WriteId::INITIAL, &added);
+        let mut cast = votes(&world.tell(reader.coordinator, n(0), prepare(reader, 0, &reads)));
+        for (which, decision) in decided {
+            assert_eq!(cast, [], "before {which} is decided");
+            let (txn, what) = (added[which], adds(1));
+            cast = votes(&world.tell(txn.coordinator, n(0), decide(txn, 0, decision, &what)));
+        }
+        assert_eq!(cast, [expected]);
+    }
+}
