@@ -64,12 +64,10 @@ impl ReadMarks {
         self.who_misses(version).is_some()
     }
 
-    /// Whether a committed read has found `version` to be the latest before `other`, or before something later. It
-    /// would have missed every write between the two.
-    pub fn has_found(&self, version: Version, other: Version) -> bool {
-        let position = near_the_end(&self.marks, |(found, _)| *found < version);
-        let mark = self.marks.get(position);
-        mark.is_some_and(|(found, reader)| *found == version && other <= *reader)
+    /// Whether it is kept that `reader` has found `found`.
+    pub fn contains(&self, found: Version, reader: Version) -> bool {
+        let position = near_the_end(&self.marks, |(version, _)| *version < found);
+        self.marks.get(position) == Some(&(found, reader))
     }
 
     /// A committed read that would have missed a write at `version`: what it has found, and its reader. Of those that
@@ -100,6 +98,10 @@ mod tests {
         let misses = [4, 5, 15].map(|at| marks.who_misses(version(at)));
         let read = |found, reader| Some((version(found), version(reader)));
         assert_eq!(misses, [read(0, 5), None, read(10, 20)]);
+        assert!(marks.contains(version(0), version(5)) && marks.contains(version(10), version(20)));
+        for (found, reader) in [(0, 4), (0, 6), (10, 15), (9, 20), (5, 20)] {
+            assert!(!marks.contains(version(found), version(reader)), "{found} {reader}");
+        }
         marks.forget_before(version(19));
         assert!(
             !marks.is_empty() && marks.would_miss(version(19)) && !marks.would_miss(version(4))

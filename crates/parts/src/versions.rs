@@ -298,7 +298,7 @@ pub(crate) fn near_the_end<T>(ascending: &[T], below: impl Fn(&T) -> bool) -> us
 /// other can commit between them.
 fn are_sealed(below: Option<&Committed>, modifies: &[Committed], sealed: &ReadMarks) -> bool {
     let version = |committed: &Committed| committed.id.version;
-    let follows = |lower, upper: &Committed| sealed.has_found(lower, version(upper));
+    let follows = |lower, upper: &Committed| sealed.contains(lower, version(upper));
     let Some(first) = modifies.first() else { return true };
     let is_first = match below {
         Some(below) if below.effect.is_delete() => {
@@ -457,6 +457,17 @@ mod tests {
         assert!(!executes(Some(&five), &from_nothing), "there was nothing");
         assert!(executes(Some(&delete), &whole));
         assert!(executes(Some(&delete), &from_nothing));
+        // A reader at 50 has found a delete, perhaps, that is not here, and so is no sign of what lies below 20.
+        let mut versions = Versions::default();
+        for committed in [&delete, &adds[0], &adds[1]] {
+            versions.insert(committed.clone());
+        }
+        let mut sealed = ReadMarks::default();
+        sealed.record(Version::INITIAL, version(50));
+        assert!(!versions.execute_named(id(20), &[id(30)], 1, &sealed));
+        sealed = ReadMarks::default();
+        sealed.record(Version::INITIAL, version(20));
+        assert!(versions.execute_named(id(20), &[id(30)], 1, &sealed));
         assert!(!executes(None, &from_nothing), "it may lack a value that was loaded");
         assert!(!executes(Some(&loaded), &from_nothing), "it may lack a delete of it");
     }

@@ -577,13 +577,16 @@ fn modifications_that_are_aborted_do_not_crowd_a_key() {
 }
 
 #[test]
-fn a_vote_that_is_not_provisional_waits_for_the_latest_writer_and_then_for_the_others() {
+fn a_provisional_vote_waits_for_the_earliest_writer_first_and_another_for_the_latest() {
     let (commit, abort) = (Decision::Commit, Decision::Abort);
-    let options = Options { re_execution: false, provisional_votes: false, ..Options::default() };
-    for (decided, expected) in [
-        (vec![(0, commit), (2, commit), (1, commit)], Vote::Commit),
-        (vec![(0, abort), (2, commit)], Vote::AbandonFinal),
+    for (provisional_votes, decided, expected) in [
+        (false, vec![(0, commit), (2, commit), (1, commit)], Vote::Commit),
+        (false, vec![(0, abort), (2, commit)], Vote::AbandonFinal),
+        (true, vec![(2, commit), (0, commit), (1, commit)], Vote::Commit),
+        (true, vec![(0, abort)], Vote::AbandonFinal),
     ] {
+        let options =
+            Options { re_execution: provisional_votes, provisional_votes, ..Options::default() };
         let mut world = World::of_options(Group::new(3, Duration::from_millis(1)), options);
         world.now = 60 * SECOND;
         let added = [10, 20, 30].map(|at| version(at * SECOND, at));
@@ -593,6 +596,10 @@ fn a_vote_that_is_not_provisional_waits_for_the_latest_writer_and_then_for_the_o
         let reader = version(40 * SECOND, 40);
         let reads = found(WriteId::INITIAL, &added);
         let mut cast = votes(&world.tell(reader.coordinator, n(0), prepare(reader, 0, &reads)));
+        if provisional_votes {
+            assert_eq!(cast, [Vote::Provisional]);
+            cast.clear();
+        }
         for (which, decision) in decided {
             assert_eq!(cast, [], "before {which} is decided");
             let (txn, what) = (added[which], adds(1));

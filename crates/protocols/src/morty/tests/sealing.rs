@@ -1,6 +1,7 @@
 //! Keys that many modify, and committed reads that seal what they have named.
 
 use serried_model::{Modification, Modify};
+use serried_parts::WriteId;
 
 use super::by_hand::{contents, decide, prepare, version};
 use super::modifying::{adds, found, id, source, vote};
@@ -399,4 +400,24 @@ fn a_coordinator_seals_no_key_for_a_transaction_that_has_ended_or_does_not_modif
     });
     net.deliver(crowded(open.expect("a read")));
     assert!(!sealed(&net));
+}
+
+#[test]
+fn a_read_that_has_found_a_delete_is_no_sign_of_what_lies_below_a_modification() {
+    let mut world = remembers_results_from(1);
+    let [delete, late, first, second, reader, absent] =
+        [5, 10, 20, 40, 42, 50].map(|at| version(at * SECOND, at));
+    let mut commit = |txn: Version, what| {
+        world.tell(txn.coordinator, n(0), decide(txn, 0, Decision::Commit, &what));
+        source(&mut world, 0)
+    };
+    commit(delete, contents(&[], &[("k", "")]));
+    commit(first, adds(1));
+    commit(second, adds(2));
+    // What it has found was deleted after all of these.
+    commit(absent, found(WriteId::INITIAL, &[]));
+    commit(reader, found(id(first), &[second]));
+    let (source, value) = commit(late, contents(&[], &[("k", "5")]));
+    assert_eq!(source, Source { write: id(late), modified: [id(first), id(second)].into() });
+    assert_eq!(value, Some(Value::from("8")));
 }
