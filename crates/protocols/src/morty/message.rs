@@ -549,6 +549,11 @@ impl Contents {
     pub fn sources(&self) -> impl Iterator<Item = WriteId> {
         self.reads.iter().flat_map(|read| read.found.writes())
     }
+
+    /// How many these are.
+    pub fn source_count(&self) -> usize {
+        self.reads.iter().map(|read| 1 + read.found.modified.len()).sum()
+    }
 }
 
 /// A read and what it found.
@@ -614,7 +619,8 @@ impl Source {
 
     /// Whether a replica can have sent this to the reader `version`.
     pub(super) fn is_sound(&self, version: Version) -> bool {
-        self.writes().is_sorted_by(|a, b| a.version < b.version) && self.latest().version < version
+        let is_sorted = || self.writes().is_sorted_by(|a, b| a.version < b.version);
+        self.latest().version < version && (self.modified.is_empty() || is_sorted())
     }
 }
 

@@ -4,6 +4,10 @@ use std::time::Duration;
 
 use serried_model::{Key, TooLarge, Unfit, Version, WrongType};
 
+/// What a transaction waits for that only reads, once it has read everything.
+pub(super) const READS_CONFIRMED: &str =
+    "its reads to be confirmed, or for what it has read to commit";
+
 /// Why a transaction did not commit, or is not known to have.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -40,7 +44,7 @@ pub enum TransactionError {
         attempts: u32,
     },
     /// Too few replicas answered in time. Nothing took effect; check that a majority is up and can
-    /// be reached.
+    /// be reached. Replicas that are up may have waited for transactions that this one has read, whose clients are gone.
     #[error("too few replicas answered within {deadline:?}, waiting for {waiting_for}")]
     Unavailable {
         /// The deadline that was set.

@@ -275,7 +275,7 @@ impl<'a, P: Program> Execution<'a, P> {
             Phase::New => unavailable(
                 "one of this client's open transactions in this keyspace to end".to_string(),
             ),
-            Phase::Committing(..) => unavailable("its reads to be confirmed".to_string()),
+            Phase::Committing(..) => unavailable(super::error::READS_CONFIRMED.to_string()),
             Phase::Running(_) | Phase::Over => match self.attempt.unanswered_read() {
                 Some(key) => unavailable(format!("the value of `{key}`")),
                 // The caller counts the attempts.

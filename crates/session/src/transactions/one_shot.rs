@@ -233,7 +233,7 @@ impl Shot<'_> {
             }
             Phase::Sent(_) | Phase::Over => match self.attempt.unanswered_read() {
                 Some(key) => format!("the value of `{key}`"),
-                None => "its reads to be confirmed".to_string(),
+                None => super::error::READS_CONFIRMED.to_string(),
             },
         };
         Some(self.keyspace.unavailable(waiting_for))

@@ -370,7 +370,7 @@ impl Transactions {
         if vote != Vote::Provisional {
             return;
         }
-        self.replay_waits(version, eid, 0..contents.sources().count() as u32);
+        self.replay_waits(version, eid, 0..contents.source_count() as u32);
         for read in &contents.reads {
             // A writer that was decided has its record in the log before this one or after it. If the vote waits for a
             // writer that is decided, it is looked at again at the start.

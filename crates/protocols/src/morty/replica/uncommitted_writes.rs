@@ -30,12 +30,14 @@ pub(super) struct UncommittedWrites {
 impl Deref for UncommittedWrites {
     type Target = [UncommittedWrite];
 
+    #[inline]
     fn deref(&self) -> &[UncommittedWrite] {
         &self.ascending[self.removed..]
     }
 }
 
 impl DerefMut for UncommittedWrites {
+    #[inline]
     fn deref_mut(&mut self) -> &mut [UncommittedWrite] {
         &mut self.ascending[self.removed..]
     }

@@ -63,7 +63,7 @@ impl Replica {
             refuse(version, Refusal::Superseded, cx);
             return;
         }
-        cx.charge(contents.sources().count() + contents.writes.len());
+        cx.charge(contents.source_count() + contents.writes.len());
         if self.setup.options.control == Control::Ordering {
             observe_writes(version, &contents, cx); // Otherwise they are seen when they are committed.
         }
@@ -169,7 +169,7 @@ impl Replica {
         }
         let (control, keys) = (self.setup.options.control, &mut self.state.keys);
         self.transactions.prepare(version, (vote, conflict.clone()), control, keys);
-        let some_are_confirmed = unconfirmed.len() < contents.sources().count();
+        let some_are_confirmed = unconfirmed.len() < contents.source_count();
         let depth = self.transactions.depth(&contents, &unconfirmed);
         self.transactions.note_depth(version, depth);
         if last != Some(vote) {
