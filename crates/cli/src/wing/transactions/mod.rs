@@ -45,7 +45,7 @@ pub(crate) struct TransactionArguments {
     #[arg(long)]
     dependent: bool,
     /// For counter, list-append, and retwis with --dependent: add and append where the values are, instead of reading and
-    /// writing them
+    /// writing them. With --check or --history, the counter is also read, as the history has to say what was found
     #[arg(long)]
     modify: bool,
     /// For counter: read with `get` what will be written, and not with `get_for_update`
