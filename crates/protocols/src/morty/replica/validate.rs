@@ -181,7 +181,7 @@ impl Validation<'_> {
                 None => &mut (first..next),
             };
             let place = self.state.keys.loaded(&read.key, cx.store());
-            let (mut invalid, mut undecided) = (None, 0);
+            let (mut invalid, mut undecided, mut waits_for) = (None, 0, None);
             if let Some(misses) = &mut misses {
                 let record = self.state.keys.settled_at(place);
                 if let Some(missed) = record.missed_by(version, &read.found) {
@@ -229,12 +229,12 @@ impl Validation<'_> {
                             unconfirmed.push(number);
                             // Aborts are forgotten below the horizon. A provisional vote has to end, so it waits for the
                             // earliest writer, which is the first to lie there. If there is no vote yet, one that knows
-                            // less will do: when the latest writer is decided, most of the others are, too.
-                            wait = Some(match (wait, self.setup.options.provisional_votes) {
-                                (Some(other), true) => writer.min(other),
-                                (Some(other), false) => writer.max(other),
-                                (None, _) => writer,
-                            });
+                            // less will do: when the latest of many writers is decided, most of the others are, too.
+                            let is_many =
+                                undecided > at_once && !self.setup.options.provisional_votes;
+                            if waits_for.is_none() || is_many {
+                                waits_for = Some(writer);
+                            }
                             true
                         }
                     },
@@ -248,6 +248,7 @@ impl Validation<'_> {
                     invalid.get_or_insert(write);
                 }
             }
+            wait = wait.into_iter().chain(waits_for).min();
             if invalid.is_some() {
                 let settled = self.state.progress.watermark();
                 let found = self.state.keys.settled_at(place).find_for(version, settled);

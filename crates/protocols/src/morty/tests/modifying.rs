@@ -577,16 +577,18 @@ fn modifications_that_are_aborted_do_not_crowd_a_key() {
 }
 
 #[test]
-fn a_provisional_vote_waits_for_the_earliest_writer_first_and_another_for_the_latest() {
+fn a_vote_waits_for_the_earliest_writer_and_without_provisional_votes_for_the_latest_of_many() {
     let (commit, abort) = (Decision::Commit, Decision::Abort);
-    for (provisional_votes, decided, expected) in [
-        (false, vec![(0, commit), (2, commit), (1, commit)], Vote::Commit),
-        (false, vec![(0, abort), (2, commit)], Vote::AbandonFinal),
-        (true, vec![(2, commit), (0, commit), (1, commit)], Vote::Commit),
-        (true, vec![(0, abort)], Vote::AbandonFinal),
+    for (provisional_votes, at_once, decided, expected) in [
+        (false, 2, vec![(0, commit), (2, commit), (1, commit)], Vote::Commit),
+        (false, 2, vec![(0, abort), (2, commit)], Vote::AbandonFinal),
+        (false, 3, vec![(0, abort)], Vote::AbandonFinal),
+        (true, 2, vec![(2, commit), (0, commit), (1, commit)], Vote::Commit),
+        (true, 2, vec![(0, abort)], Vote::AbandonFinal),
     ] {
-        let options =
-            Options { re_execution: provisional_votes, provisional_votes, ..Options::default() };
+        let crowds = Crowds { many: 64 * at_once, most: 1000 };
+        let re_execution = provisional_votes;
+        let options = Options { re_execution, provisional_votes, crowds, ..Options::default() };
         let mut world = World::of_options(Group::new(3, Duration::from_millis(1)), options);
         world.now = 60 * SECOND;
         let added = [10, 20, 30].map(|at| version(at * SECOND, at));
