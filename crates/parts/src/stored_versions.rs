@@ -338,32 +338,21 @@ mod tests {
 
     #[test]
     fn a_result_is_in_the_store_before_what_it_rests_on_is_forgotten() {
-        let adds = [add(25, 1), add(30, 1)];
-        let (mut versions, mut store) = key_with(&[version(10, Some("5"))], &adds);
-        versions.load(&key(), &store);
-        let ids = adds.each_ref().map(|add| add.id);
-        versions.execute_named(version(10, None).id, &ids, 100, &ReadMarks::default());
-        versions.settle(&key(), Version::at(20), Version::at(40), &mut store);
-        let mut replayed = StoredVersions::default();
-        replayed.add(adds.to_vec());
-        replayed.load(&key(), &store);
-        let (_, value) = replayed.value_at(Version::at(99)).expect("a version");
-        assert_eq!(value, Some(Value::from("7")));
-    }
-
-    #[test]
-    fn a_result_is_in_the_store_though_more_follows_on_it() {
-        let adds = [add(25, 1), add(30, 1), add(35, 1)];
-        let (mut versions, mut store) = key_with(&[version(10, Some("5"))], &adds);
-        versions.load(&key(), &store);
-        let ids = [adds[0].id, adds[1].id];
-        versions.execute_named(version(10, None).id, &ids, 100, &ReadMarks::default());
-        versions.settle(&key(), Version::at(20), Version::at(40), &mut store);
-        let mut replayed = StoredVersions::default();
-        replayed.add(adds.to_vec());
-        replayed.load(&key(), &store);
-        let (_, value) = replayed.value_at(Version::at(99)).expect("a version");
-        assert_eq!(value, Some(Value::from("8")));
+        let (adds, later) = ([add(25, 1), add(30, 1)], add(35, 1));
+        for follows in [&[][..], &[later]] {
+            let in_memory = [&adds, follows].concat();
+            let (mut versions, mut store) = key_with(&[version(10, Some("5"))], &in_memory);
+            versions.load(&key(), &store);
+            let ids = adds.each_ref().map(|add| add.id);
+            versions.execute_named(version(10, None).id, &ids, 100, &ReadMarks::default());
+            versions.settle(&key(), Version::at(20), Version::at(40), &mut store);
+            let mut replayed = StoredVersions::default();
+            replayed.add(in_memory);
+            replayed.load(&key(), &store);
+            let (_, value) = replayed.value_at(Version::at(99)).expect("a version");
+            let expected = if follows.is_empty() { "7" } else { "8" };
+            assert_eq!(value, Some(Value::from(expected)));
+        }
     }
 
     #[test]

@@ -299,7 +299,7 @@ pub(crate) fn near_the_end<T>(ascending: &[T], below: impl Fn(&T) -> bool) -> us
 fn are_sealed(below: Option<&Committed>, modifies: &[Committed], sealed: &ReadMarks) -> bool {
     let version = |committed: &Committed| committed.id.version;
     let follows = |lower, upper: &Committed| sealed.contains(lower, version(upper));
-    let Some(first) = modifies.first() else { return true };
+    let Some(first) = modifies.first() else { return false };
     let is_first = match below {
         Some(below) if below.effect.is_delete() => {
             follows(version(below), first) || follows(Version::INITIAL, first)

@@ -619,8 +619,7 @@ impl Source {
 
     /// Whether a replica can have sent this to the reader `version`.
     pub(super) fn is_sound(&self, version: Version) -> bool {
-        let is_sorted = || self.writes().is_sorted_by(|a, b| a.version < b.version);
-        self.latest().version < version && (self.modified.is_empty() || is_sorted())
+        self.writes().is_sorted_by(|a, b| a.version < b.version) && self.latest().version < version
     }
 }
 

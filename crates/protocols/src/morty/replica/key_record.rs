@@ -250,8 +250,7 @@ impl KeyRecord {
 
     fn uncommitted_before(&self, reader: Version) -> &[UncommittedWrite] {
         let Some(active) = self.active.as_deref() else { return &[] };
-        let writes = &active.writes[..];
-        &writes[..writes.partition_point(|write| write.id.version < reader)]
+        &active.writes[..active.writes.partition_point(|write| write.id.version < reader)]
     }
 
     /// Adds a read, whose reader receives a notice when it would find something else than `replied`. Returns whether it is new.
@@ -520,20 +519,15 @@ impl KeyRecord {
         control: Control,
     ) -> Option<(Missed, Version)> {
         let prepared = self.active.as_deref().map_or(&[][..], |active| &active.prepared_reads);
-        let mut latest: Option<Version> = None;
-        for read in prepared {
-            // Mostly none has missed it, so this is what is asked most often of hot keys.
-            if read.misses(writer) {
-                latest = latest.max(Some(read.reader));
-            }
-        }
+        let missed = |read: &&PreparedRead| read.misses(writer);
+        let prepared = prepared.iter().filter(missed).map(|read| read.reader).max();
         match self.committed_reads.who_misses(writer) {
             Some((found, reader)) => {
                 let is_nothing = found == Version::INITIAL && control == Control::Ordering;
                 let missed = if is_nothing { Missed::Perhaps } else { Missed::ForGood };
-                Some((missed, latest.map_or(reader, |other| other.max(reader))))
+                Some((missed, prepared.map_or(reader, |other| other.max(reader))))
             }
-            None => latest.map(|reader| (Missed::Perhaps, reader)),
+            None => prepared.map(|reader| (Missed::Perhaps, reader)),
         }
     }
 
