@@ -19,6 +19,6 @@ mod load;
 mod measure;
 mod sample;
 
-pub use fit::{Fit, fit};
+pub use fit::Fit;
 pub use measure::{Calibrate, Calibration, Error, Side, TYPICAL};
 pub use sample::{Sample, Work};

@@ -5,20 +5,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
-use serried::{ConnectError, ConnectOptions, Database, Statistics, TransportOptions};
+use serried::{
+    ConnectError, ConnectOptions, Database, Statistics, TransactionError, TransportOptions,
+};
 use serried_actor::{Protocol, Timestamp};
 use serried_local::{KeyspaceConfiguration, LocalCluster, LocalOptions, StartError};
 use serried_model::Transactions;
 use serried_protocols::{UnknownProtocol, Visitor};
 use serried_session::TransactOptions;
-use serried_sim::{Cluster, Configuration, CostModel, Load};
+use serried_sim::{Cluster, Configuration, CostModel, Initial, Load};
 use serried_workload::{
-    ClosedLoop, Measurement, Parameters, Window, Workload, WorkloadError, named,
+    ClosedLoop, Measurement, Parameters, Window, Workload, WorkloadError, named, preload,
 };
 
 use crate::cpu::CpuTime;
-use crate::fit::{Fit, fit};
-use crate::load::LOADS;
+use crate::fit::{Fit, WITH_BYTES, WITHOUT_BYTES, fit};
+use crate::load::{LOADS, LONG_LOADS, Touch};
 use crate::sample::{Sample, Work};
 
 const KEYSPACE: &str = "calibration";
@@ -28,6 +30,8 @@ const FOR_EVER: Duration = Duration::from_secs(1 << 30);
 /// A run with fewer transactions than this is measured for longer, up to `LONGER` times as long.
 const LEAST_TRANSACTIONS: u64 = 100;
 const LONGER: usize = 100;
+/// Loads with few clients have one in so many.
+const FEW: usize = 8;
 /// The load whose system calls per event the simulator charges.
 pub const TYPICAL: &str = "retwis, uniform";
 
@@ -44,6 +48,10 @@ pub struct Calibrate {
     /// How often to run each load. The run with the least CPU time counts, because other work of the machine makes a
     /// run cost more, never less.
     pub rounds: usize,
+    /// Whether to measure only what matters if all nodes run on one machine: clients share their connections in all
+    /// loads, and a byte has a cost, which loads with long values show. In half of the loads there are few clients, so
+    /// that a system call is for few messages.
+    pub shared: bool,
 }
 
 /// The result of a calibration.
@@ -89,7 +97,7 @@ pub enum Error {
     Connect(#[from] ConnectError),
     /// The cluster has no such keyspace, or does not answer.
     #[error(transparent)]
-    Keyspace(#[from] serried::TransactionError),
+    Keyspace(#[from] TransactionError),
     /// The system does not report CPU time.
     #[error("can't measure CPU time: {0}")]
     Cpu(#[source] io::Error),
@@ -102,34 +110,44 @@ pub enum Error {
 struct Named {
     name: String,
     workload: Arc<dyn Workload>,
+    /// Whether keys are loaded before.
+    loaded: bool,
     fitted: bool,
     /// Whether all clients share one connection to each node. A system call is then for many messages, which tells the
     /// cost of a message from that of a system call.
     shares: bool,
+    /// Whether there is only one client in [`FEW`].
+    few: bool,
 }
 
-/// The loads for the fit, and those that show how good the fit is.
-fn loads() -> Result<Vec<Named>, WorkloadError> {
-    let touch = |touch: &crate::load::Touch, shares| Named {
+/// The loads for the fit, and those that show how good the fit is. If `shared`, clients share their connections in all of
+/// them, there are few in half of them, and some have long values.
+fn loads(shared: bool) -> Result<Vec<Named>, WorkloadError> {
+    let touch = |touch: Touch, shares, few| Named {
         name: format!(
-            "{} read, {} written{}",
+            "{} read, {} written{}{}{}",
             touch.reads,
             touch.writes,
-            if shares { ", shared" } else { "" }
+            if touch.long { ", long" } else { "" },
+            if shares { ", shared" } else { "" },
+            if few { ", few" } else { "" },
         ),
-        workload: Arc::new(*touch),
+        workload: Arc::new(touch),
+        loaded: touch.long,
         fitted: true,
         shares,
+        few,
     };
-    let both = |load| [false, true].map(|shares| touch(load, shares));
-    let mut loads: Vec<Named> = LOADS.iter().flat_map(both).collect();
+    let touches = LOADS.into_iter().chain(LONG_LOADS.into_iter().filter(|_| shared));
+    let both = |load| [false, true].map(|it| touch(load, shared || it, shared && it));
+    let mut loads: Vec<Named> = touches.flat_map(both).collect();
     for (name, parameters) in [
         ("retwis", Parameters { keys: Some(1_000_000), theta: Some(0.0), ..Parameters::default() }),
         ("counter", Parameters { keys: Some(100_000), ..Parameters::default() }),
     ] {
         let workload = named(name, &parameters)?;
-        let (fitted, shares) = (false, false);
-        loads.push(Named { name: format!("{name}, uniform"), workload, fitted, shares });
+        let (name, loaded, fitted) = (format!("{name}, uniform"), false, false);
+        loads.push(Named { name, workload, loaded, fitted, shares: shared, few: false });
     }
     Ok(loads)
 }
@@ -142,7 +160,14 @@ impl Calibrate {
             clients: 32,
             measured: Duration::from_millis(800),
             rounds: 2,
+            shared: false,
         }
+    }
+
+    /// This protocol on one machine, with shorter runs, as there are many protocols.
+    pub fn on_one_machine(&self, protocol: &str) -> Calibrate {
+        let (protocol, measured) = (protocol.to_string(), self.measured / 2);
+        Calibrate { protocol, measured, rounds: 1, shared: true, ..*self }
     }
 
     /// Measures and fits. Calls `report` with lines about its progress.
@@ -150,7 +175,7 @@ impl Calibrate {
     /// # Errors
     /// See [`Error`].
     pub fn run(&self, report: impl Fn(String)) -> Result<Calibration, Error> {
-        let loads = loads()?;
+        let loads = loads(self.shared)?;
         let rounds = (0..self.rounds).flat_map(|_| loads.iter().enumerate());
         let mut samples: Vec<Option<Sample>> = loads.iter().map(|_| None).collect();
         for (step, (number, load)) in rounds.enumerate() {
@@ -167,15 +192,26 @@ impl Calibrate {
             }
         }
         let samples: Vec<Sample> = samples.into_iter().flatten().collect();
-        let replica = side(&samples, |sample| sample.replicas)?;
-        let client = side(&samples, |sample| sample.clients)?;
+        let kinds = if self.shared { WITH_BYTES } else { WITHOUT_BYTES };
+        let replica = side(&samples, kinds, |sample| sample.replicas)?;
+        let client = side(&samples, kinds, |sample| sample.clients)?;
         Ok(Calibration { replica, client, samples })
     }
 
+    /// How many clients a load has.
+    fn clients_of(&self, load: &Named) -> usize {
+        if load.few { self.clients.div_ceil(FEW) } else { self.clients }
+    }
+
     fn sample(&self, load: &Named) -> Result<Sample, Error> {
+        let clients = self.clients_of(load);
         let counted = serried_protocols::visit(
             &self.protocol,
-            Count { clients: self.clients, workload: load.workload.clone() },
+            Count {
+                clients,
+                coordinators: if self.shared { 1 } else { clients },
+                workload: load.workload.clone(),
+            },
         )?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(Error::Cpu)?;
@@ -192,6 +228,7 @@ impl Calibrate {
                 sent_messages: per_txn(replicas.messages_sent),
                 work_units: counted.replica_units,
                 system_calls: per_txn(replicas.flushes + replicas.reads),
+                bytes: counted.replica_bytes,
                 cpu_ns: time(measured.cpu.nodes),
             },
             clients: Work {
@@ -199,6 +236,7 @@ impl Calibrate {
                 sent_messages: per_txn(clients.messages_sent),
                 work_units: counted.client_units,
                 system_calls: per_txn(clients.flushes + clients.reads),
+                bytes: counted.client_bytes,
                 cpu_ns: time(measured.cpu.others),
             },
         })
@@ -213,14 +251,19 @@ impl Calibrate {
         let cluster = LocalCluster::start(REPLICAS, &keyspaces, options)?;
         let warm_up = self.measured / 4;
         let mut databases = Vec::new();
-        let connections = if load.shares { 1 } else { self.clients };
+        let clients = self.clients_of(load);
+        let connections = if load.shares { 1 } else { clients };
         for _ in 0..connections {
             let options = ConnectOptions::new(cluster.addresses());
             databases.push(Database::connect_with(options).await?);
         }
+        if load.loaded {
+            let keyspace = databases[0].keyspace(KEYSPACE).await?;
+            preload(&keyspace, &*load.workload, 0, 1, |_| {}).await?;
+        }
         let mut tasks = Vec::new();
         let mut books = Vec::new();
-        for (client, database) in databases.iter().cycle().take(self.clients).enumerate() {
+        for (client, database) in databases.iter().cycle().take(clients).enumerate() {
             let keyspace = database.keyspace(KEYSPACE).await?;
             let window = Window::new(keyspace.now(), Duration::ZERO, FOR_EVER, Duration::ZERO);
             let own = Arc::new(Measurement::new(window));
@@ -323,22 +366,25 @@ fn cheaper(one: Work, other: Work) -> Work {
     if other.cpu_ns < one.cpu_ns { other } else { one }
 }
 
-fn side(samples: &[Sample], of: fn(&Sample) -> Work) -> Result<Side, Error> {
+/// Fits the costs of one side.
+fn side(samples: &[Sample], kinds: u8, of: fn(&Sample) -> Work) -> Result<Side, Error> {
     let fitted: Vec<Work> = samples.iter().filter(|sample| sample.fitted).map(of).collect();
     let nothing = || Error::Nothing(TYPICAL.to_string());
-    let fit = fit(&fitted).ok_or_else(nothing)?;
+    let fit = fit(&fitted, kinds).ok_or_else(nothing)?;
     let typical = samples.iter().find(|sample| sample.load == TYPICAL).map(of);
     let typical = typical.ok_or_else(nothing)?;
-    let [event, sent, unit, system_call] = fit.costs_ns;
+    let [event, sent, unit, system_call, byte] = fit.costs_ns;
     let event = event + system_call * typical.system_calls / typical.events;
     let [event_ns, sent_message_ns, work_unit_ns] =
         [event, sent, unit].map(|cost| cost.round() as u64);
-    let simulated =
-        |work: &Work| event * work.events + sent * work.sent_messages + unit * work.work_units;
+    let byte_ps = (byte * 1000.0).round() as u64;
+    let simulated = |work: &Work| {
+        event * work.events + sent * work.sent_messages + unit * work.work_units + byte * work.bytes
+    };
     let others = samples.iter().filter(|sample| !sample.fitted).map(of);
     let error = |predicted: f64, work: Work| (predicted / work.cpu_ns - 1.0).abs();
     Ok(Side {
-        costs: CostModel { event_ns, sent_message_ns, work_unit_ns, byte_ps: 0 },
+        costs: CostModel { event_ns, sent_message_ns, work_unit_ns, byte_ps },
         fit,
         greatest_error: others.map(|work| error(fit.predict(&work), work)).fold(0.0, f64::max),
         greatest_simulated_error: samples
@@ -353,6 +399,8 @@ fn side(samples: &[Sample], of: fn(&Sample) -> Work) -> Result<Side, Error> {
 struct Counted {
     replica_units: f64,
     client_units: f64,
+    replica_bytes: f64,
+    client_bytes: f64,
     /// Batches of operations, and timers.
     client_batches: f64,
 }
@@ -360,6 +408,8 @@ struct Counted {
 /// Counts them in a simulation of the load.
 struct Count {
     clients: usize,
+    /// How many coordinators these have.
+    coordinators: usize,
     workload: Arc<dyn Workload>,
 }
 
@@ -367,21 +417,30 @@ impl Visitor<Transactions> for Count {
     type Output = Counted;
 
     fn visit<P: Protocol<Family = Transactions>>(self) -> Counted {
-        let configuration = Configuration { clients: self.clients, ..Configuration::default() };
+        let workload = self.workload.clone();
+        let initial = Initial::new(move |key| workload.initial_value(key));
+        let configuration = Configuration {
+            clients: self.coordinators,
+            initial: Some(initial),
+            // Bytes are counted then.
+            hash_contents: true,
+            ..Configuration::default()
+        };
         let mut cluster = Cluster::<P>::new(configuration);
         let (from, until) = (Duration::from_millis(100), Duration::from_millis(200));
         let window = Window::new(Timestamp(0), from, until, Duration::ZERO);
         let books = Arc::new(Measurement::new(window));
         for client in 0..self.clients {
+            let coordinator = client % self.coordinators;
             let client_loop = ClosedLoop {
-                keyspace: cluster.keyspace(client),
+                keyspace: cluster.keyspace(coordinator),
                 workload: self.workload.clone(),
                 measurement: books.clone(),
                 recorder: None,
                 client: client as u64,
                 seed: 1,
             };
-            cluster.spawn(client, client_loop.run());
+            cluster.spawn(coordinator, client_loop.run());
         }
         cluster.run_until(Timestamp(0) + from);
         let (before, committed) = (cluster.statistics(), books.committed_so_far());
@@ -394,6 +453,8 @@ impl Visitor<Transactions> for Count {
         Counted {
             replica_units: replicas.work_units as f64 / committed,
             client_units: clients.work_units as f64 / committed,
+            replica_bytes: replicas.bytes as f64 / committed,
+            client_bytes: clients.bytes as f64 / committed,
             client_batches: clients.events.saturating_sub(received) as f64 / committed,
         }
     }
@@ -405,36 +466,49 @@ mod tests {
 
     #[test]
     fn every_load_makes_replicas_and_clients_work_on_the_real_runtime() {
-        let calibrate = |doubled: u32| Calibrate {
-            protocol: serried_protocols::list()[0].name.to_string(),
-            clients: 2,
-            measured: Duration::from_millis(20 << doubled),
-            rounds: 1,
-        };
-        // On a busy machine nothing may be committed in a short time.
-        let calibrated = (0..10).find_map(|doubled| match calibrate(doubled).run(|_| {}) {
-            Err(Error::Nothing(_)) => None,
-            calibrated => Some(calibrated.unwrap()),
-        });
-        let Calibration { replica, client, samples } = calibrated.unwrap();
-        for Sample { load, replicas, clients, .. } in &samples {
-            assert!(replicas.events >= 3.0 && clients.sent_messages >= 3.0, "{load}: {samples:?}");
-            assert!(replicas.cpu_ns > 0.0 && clients.cpu_ns > 0.0, "{load}");
-        }
-        // Each once with connections of its own for each client, and once with shared ones.
-        assert_eq!(samples.iter().filter(|sample| sample.fitted).count(), 2 * LOADS.len());
-        for side in [replica, client] {
-            assert!(side.fit.costs_ns.iter().sum::<f64>() > 0.0, "{side:?}");
+        let protocol = serried_protocols::list()[0].name;
+        // Each once with connections of its own for each client, and once with shared ones. Or all with shared ones.
+        let long = 2 * (LOADS.len() + LONG_LOADS.len());
+        for (shared, fitted) in [(false, 2 * LOADS.len()), (true, long)] {
+            let calibrate = |doubled: u32| Calibrate {
+                protocol: protocol.to_string(),
+                clients: 2,
+                measured: Duration::from_millis(20 << doubled),
+                rounds: 1,
+                shared,
+            };
+            // On a busy machine nothing may be committed in a short time.
+            let calibrated = (0..10).find_map(|doubled| match calibrate(doubled).run(|_| {}) {
+                Err(Error::Nothing(_)) => None,
+                calibrated => Some(calibrated.unwrap()),
+            });
+            let Calibration { replica, client, samples } = calibrated.unwrap();
+            for Sample { load, replicas, clients, .. } in &samples {
+                let messages = replicas.events >= 3.0 && clients.sent_messages >= 3.0;
+                assert!(messages, "{load}: {samples:?}");
+                assert!(replicas.cpu_ns > 0.0 && clients.cpu_ns > 0.0, "{load}");
+                // Three replicas receive what is written.
+                let is_long = match load.starts_with("0 read") {
+                    true => replicas.bytes > 3000.0,
+                    false => clients.bytes > 1000.0,
+                };
+                assert_eq!(is_long, load.contains("long"), "{load}: {samples:?}");
+            }
+            assert_eq!(samples.iter().filter(|sample| sample.fitted).count(), fitted);
+            for side in [replica, client] {
+                assert!(side.fit.costs_ns.iter().sum::<f64>() > 0.0, "{side:?}");
+                assert!(shared || side.costs.byte_ps == 0, "{side:?}");
+            }
         }
     }
 
     #[test]
     fn a_simulation_counts_the_keys_of_a_transaction() {
-        let counted = |touch: crate::load::Touch| {
-            let count = Count { clients: 2, workload: Arc::new(touch) };
+        let counted = |touch: Touch| {
+            let count = Count { clients: 2, coordinators: 1, workload: Arc::new(touch) };
             serried_protocols::visit(serried_protocols::list()[0].name, count).unwrap()
         };
-        let (few, many) = (crate::load::Touch { reads: 1, writes: 0 }, LOADS[8]);
+        let (few, many) = (LOADS[0], LOADS[8]);
         let (few, many) = (counted(few), counted(many));
         assert!(many.replica_units > 10.0 * few.replica_units);
         assert!((1.0..8.0).contains(&few.client_batches), "{}", few.client_batches);

@@ -13,17 +13,19 @@ pub struct Work {
     pub work_units: f64,
     /// Reads from and writes to connections.
     pub system_calls: f64,
+    /// Bytes of the messages received.
+    pub bytes: f64,
     /// CPU time, user and system, in nanoseconds.
     pub cpu_ns: f64,
 }
 
 /// How many kinds of work there are.
-pub(crate) const KINDS: usize = 4;
+pub(crate) const KINDS: usize = 5;
 
 impl Work {
     /// The amount of each kind of work.
     pub(crate) fn counts(&self) -> [f64; KINDS] {
-        [self.events, self.sent_messages, self.work_units, self.system_calls]
+        [self.events, self.sent_messages, self.work_units, self.system_calls, self.bytes]
     }
 }
 

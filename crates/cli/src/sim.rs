@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::Args;
+use clap::builder::ArgPredicate;
 use serried_actor::{Protocol, Timestamp};
 use serried_model::Geography;
 use serried_node::Durability;
 use serried_protocols::Visitor;
-use serried_sim::{Clocks, Cluster, Configuration, Disk, NetworkFaults, OneMachine};
+use serried_sim::{Clocks, Cluster, Configuration, Disk, NetworkFaults};
 
 use crate::Ended;
 use crate::arguments::{LoadArguments, WorkloadArguments, geographies, partitions};
@@ -36,6 +37,9 @@ Examples:
   serried sim --trace accounts.trace --geo reg --protocol morty,ncc
   serried sim list-append-calls --geo lan --partitions 4 --faults crashes --check";
 
+/// So many clients share a coordinator at most. Under some protocols versions of more open transactions of one coordinator may be
+/// equal, which a check of the history would report (ARCHITECTURE.md, "Known limits").
+const MOST_AT_ONE: usize = 32;
 /// The longest that the inspection of a database may take, in simulated time.
 const INSPECTION: Duration = Duration::from_secs(100_000);
 
@@ -60,8 +64,9 @@ pub(crate) struct Sim {
     pub(crate) workload: WorkloadArguments,
     #[command(flatten)]
     pub(crate) load: LoadArguments,
-    /// The geography: how far the sites are from each other
-    #[arg(long, default_value = "reg", value_parser = geographies())]
+    /// The geography: how far the sites are from each other. With --shared-cores it is loopback, unless another one is given
+    #[arg(long, default_value = "reg", value_parser = geographies(),
+        default_value_if("shared_cores", ArgPredicate::IsPresent, "loopback"))]
     pub(crate) geo: String,
     /// How many replicas there are
     #[arg(long, default_value_t = 3)]
@@ -74,9 +79,9 @@ pub(crate) struct Sim {
     cores: usize,
     /// Run everything on one machine with this many cores, as `serried bench` does: each replica is a process with one
     /// thread, and so are all clients together. A process reads and writes a connection once for all messages that it
-    /// finds. The share of replica CPU is then one of all these cores [default: each replica has a machine with --cores, and each client one with one core]
+    /// finds, and all clients of a site share its connections. The share of replica CPU is then one of all these cores [default: each replica has a machine with --cores, and each client one with one core]
     #[arg(long, value_name = "NUMBER", value_parser = number(1..=MOST_CORES))]
-    shared_cores: Option<usize>,
+    pub(crate) shared_cores: Option<usize>,
     /// When a commit counts as durable: sync, buffered or memory
     #[arg(long, value_name = "HOW", default_value = "memory")]
     durability: Durability,
@@ -113,20 +118,29 @@ impl Sim {
         let geography = Geography::named(&self.geo)?;
         self.load.protocols::<W>(&workload)?;
         self.costs.read()?;
-        self.one_machine()?;
+        self.shared_cores.map(|cores| self.costs.one_machine(cores, "")).transpose()?;
         let checked = W::NAME.check_replicas(self.replicas);
         checked.map_err(|reason| Misuse(format!("--replicas {}: {reason}", self.replicas)))?;
         Ok(geography)
     }
 
-    /// The configuration of a run with this many clients.
+    /// How many coordinators the clients have: each its own, or on one machine those of a site one, unless they are many.
+    pub(crate) fn coordinators(&self, geography: Geography, clients: usize) -> usize {
+        match self.shared_cores {
+            Some(_) => clients.min(geography.sites.len()).max(clients.div_ceil(MOST_AT_ONE)),
+            None => clients,
+        }
+    }
+
+    /// The configuration of a run of this protocol with so many coordinators of clients.
     pub(crate) fn configuration<W: Wing>(
         &self,
         geography: Geography,
-        clients: usize,
+        (protocol, clients): (&str, usize),
         workload: &Arc<W::Workload>,
     ) -> anyhow::Result<Configuration> {
         let costs = self.costs.read()?;
+        let shared = self.shared_cores.map(|cores| self.costs.one_machine(cores, protocol));
         Ok(Configuration {
             seed: self.load.seed,
             replicas: self.replicas,
@@ -142,7 +156,7 @@ impl Sim {
             },
             clocks: Clocks { skew: self.skew(), drift_ppm: 0 },
             replica_cores: self.cores,
-            one_machine: self.one_machine()?,
+            one_machine: shared.transpose()?,
             disk: self.disk(),
             costs: costs.replica,
             client_costs: Some(costs.client),
@@ -157,11 +171,6 @@ impl Sim {
     fn skew(&self) -> Duration {
         let usual_ms = if self.shared_cores.is_some() { 0.0 } else { 0.5 };
         Duration::from_secs_f64(self.skew_ms.unwrap_or(usual_ms) / 1e3)
-    }
-
-    /// The machine that all nodes share, if they do.
-    fn one_machine(&self) -> anyhow::Result<Option<OneMachine>> {
-        self.shared_cores.map(|cores| self.costs.one_machine(cores)).transpose()
     }
 
     /// The disk of a machine.
@@ -232,7 +241,9 @@ impl<W: Wing> Visitor<W> for Run<'_> {
         let Run { sim, geography, protocol, several, clients } = self;
         let seed = sim.load.seed;
         let workload = sim.workload.workload::<W>()?;
-        let configuration = sim.configuration::<W>(geography, clients, &workload)?;
+        let coordinators = sim.coordinators(geography, clients);
+        let configuration =
+            sim.configuration::<W>(geography, (protocol, coordinators), &workload)?;
         let load = Load::<W>::new(&sim.load, (protocol, several), clients, workload, Timestamp(0));
         let lasts = load.measurement.window().stop.since(Timestamp(0));
         let (configuration, plan) = sim.faults.apply_to(configuration, lasts);
@@ -244,8 +255,9 @@ impl<W: Wing> Visitor<W> for Run<'_> {
             }
         }
         for client in 0..clients {
-            let task = load.client(client, &cluster.keyspace(client));
-            cluster.spawn(client, task);
+            let coordinator = client % coordinators;
+            let task = load.client(client, &cluster.keyspace(coordinator));
+            cluster.spawn(coordinator, task);
         }
         let window = load.measurement.window();
         let progress = Progress::new(sim.load.json);

@@ -291,7 +291,9 @@ impl Visitor<Transactions> for Run<'_> {
         let (sim, arguments) = (&windows.sim, &windows.sim.load);
         let workload = sim.workload.workload::<Transactions>()?;
         let name = workload.name();
-        let configuration = sim.configuration::<Transactions>(geography, clients, &workload)?;
+        let coordinators = sim.coordinators(geography, clients);
+        let run = (protocol, coordinators);
+        let configuration = sim.configuration::<Transactions>(geography, run, &workload)?;
         let mut cluster = Cluster::<P>::new(configuration);
         let collectors = Collectors::new();
         let load = Load::<Transactions>::new(
@@ -321,8 +323,9 @@ impl Visitor<Transactions> for Run<'_> {
             stop: until + margin * 2,
         });
         for client in 0..clients {
-            let task = load.client(client, &cluster.keyspace(client));
-            cluster.spawn(client, task);
+            let coordinator = client % coordinators;
+            let task = load.client(client, &cluster.keyspace(coordinator));
+            cluster.spawn(coordinator, task);
         }
         let progress = Progress::new(arguments.json);
         progress.say(format!("{protocol}, {clients} clients: warming up"));

@@ -22,6 +22,13 @@ pub struct Geography {
 /// 000 §5, "Network Setup" and Table 2; 001 §4.5.2 and Table 4.1.
 const GEOGRAPHIES: &[Geography] = &[
     Geography {
+        name: "loopback",
+        summary: "one machine, 0.06 ms from process to process and back",
+        sites: &["here"],
+        round_trips_us: &[&[]],
+        local_us: 60,
+    },
+    Geography {
         name: "lan",
         summary: "machines in one room, 0.1 ms apart",
         sites: &["a", "b", "c", "d", "e", "f", "g"],
@@ -179,7 +186,7 @@ mod tests {
         let error = Geography::named("moon").unwrap_err().to_string();
         assert_eq!(
             error,
-            "there is no geography `moon`; choose one of lan, reg, con, glo, gryff-3, gryff-5"
+            "there is no geography `moon`; choose one of loopback, lan, reg, con, glo, gryff-3, gryff-5"
         );
     }
 

@@ -185,7 +185,11 @@ impl<P: Protocol> Cluster<P> {
         let network = Network::new(&geography, configuration.network, nodes, replicas, random);
         let (costs, client_costs) = (configuration.costs, configuration.client_costs);
         let client_costs = client_costs.unwrap_or(costs);
-        let measures = costs.byte_ps > 0 || client_costs.byte_ps > 0;
+        let (mut replica_byte, mut client_byte) = (costs.byte_ps, client_costs.byte_ps);
+        if let Some(machine) = &configuration.one_machine {
+            (replica_byte, client_byte) = (machine.replica.byte_ps, machine.client.byte_ps);
+        }
+        let measures = replica_byte > 0 || client_byte > 0;
         let mut world = World::new(network, (replicas as u32, members as u32), total as u32);
         let shared = |machine| SharedCores::new(machine, replicas as u32);
         world.shared_cores = configuration.one_machine.map(shared);

@@ -249,9 +249,9 @@ impl Default for CostModel {
 pub struct OneMachine {
     /// How many cores it has.
     pub cores: usize,
-    /// What replaces [`CostModel::event_ns`] at replicas.
+    /// What replaces [`Configuration::costs`].
     pub replica: SystemCallCosts,
-    /// What replaces it at clients.
+    /// What replaces [`Configuration::client_costs`].
     pub client: SystemCallCosts,
 }
 
@@ -261,8 +261,33 @@ pub struct OneMachine {
 pub struct SystemCallCosts {
     /// For each message received, timer fired or batch of operations, in nanoseconds.
     pub event_ns: u64,
+    /// For each message sent, in nanoseconds. A broadcast counts once per receiver.
+    pub sent_message_ns: u64,
+    /// For each unit of work that the handler charged, in nanoseconds.
+    pub work_unit_ns: u64,
+    /// For each byte of the message received, in picoseconds.
+    pub byte_ps: u64,
     /// For each read from a connection and each write to one, in nanoseconds.
     pub system_call_ns: u64,
+}
+
+impl SystemCallCosts {
+    /// Nothing but system calls takes time, each so long, in nanoseconds.
+    pub const fn only(system_call_ns: u64) -> SystemCallCosts {
+        SystemCallCosts {
+            event_ns: 0,
+            sent_message_ns: 0,
+            work_unit_ns: 0,
+            byte_ps: 0,
+            system_call_ns,
+        }
+    }
+
+    /// What events cost without system calls.
+    pub fn events(self) -> CostModel {
+        let SystemCallCosts { event_ns, sent_message_ns, work_unit_ns, byte_ps, .. } = self;
+        CostModel { event_ns, sent_message_ns, work_unit_ns, byte_ps }
+    }
 }
 
 /// How long making a record durable takes. There is one flush at a time, which takes `append * records + flush`.

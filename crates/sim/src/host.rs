@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     fn cores(cores: usize) -> SharedCores {
-        let costs = |system_call_ns| SystemCallCosts { event_ns: 1, system_call_ns };
+        let costs = SystemCallCosts::only;
         SharedCores::new(OneMachine { cores, replica: costs(10), client: costs(100) }, 3)
     }
 

@@ -360,10 +360,10 @@ impl<A: Actor> Node<A> {
         }
         self.observations.drain(..).for_each(|observation| host.observe(observation));
         let sent = self.set_timers(&effects, world);
-        let costs = &self.costs;
-        self.load += Load { events: 1, sent_messages: sent, work_units: work };
-        let shared = world.shared_cores.as_ref().map(|cores| cores.costs(self.number));
-        let cost_ns = shared.map_or(costs.event_ns, |shared| shared.event_ns)
+        self.load += Load { events: 1, sent_messages: sent, work_units: work, bytes };
+        let shared = world.shared_cores.as_ref().map(|cores| cores.costs(self.number).events());
+        let costs = shared.unwrap_or(self.costs);
+        let cost_ns = costs.event_ns
             + costs.sent_message_ns * sent
             + costs.work_unit_ns * work
             + costs.byte_ps * bytes / 1000;

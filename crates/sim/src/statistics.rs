@@ -48,6 +48,8 @@ pub struct Load {
     pub sent_messages: u64,
     /// Units of work that handlers charged.
     pub work_units: u64,
+    /// Bytes received. Zero if messages are not encoded.
+    pub bytes: u64,
 }
 
 impl Add for Load {
@@ -58,6 +60,7 @@ impl Add for Load {
             events: self.events + other.events,
             sent_messages: self.sent_messages + other.sent_messages,
             work_units: self.work_units + other.work_units,
+            bytes: self.bytes + other.bytes,
         }
     }
 }
@@ -77,6 +80,7 @@ impl Sub for Load {
             events: self.events - earlier.events,
             sent_messages: self.sent_messages - earlier.sent_messages,
             work_units: self.work_units - earlier.work_units,
+            bytes: self.bytes - earlier.bytes,
         }
     }
 }

@@ -136,7 +136,7 @@ fn a_client_may_have_costs_of_its_own() {
 
 #[test]
 fn on_one_machine_reading_and_writing_a_connection_costs_a_system_call() {
-    let costs = |system_call_ns| SystemCallCosts { event_ns: 0, system_call_ns };
+    let costs = SystemCallCosts::only;
     let one_machine = Some(OneMachine { cores: 4, replica: costs(1000), client: costs(10) });
     let (outputs, cluster) =
         outputs::<Flood>(Configuration { one_machine, ..flood(CostModel::FREE, 1) });

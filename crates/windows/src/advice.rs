@@ -642,4 +642,39 @@ mod tests {
         // It would not help if readers had to check again what they have read.
         assert_eq!(remedies(key(100.0, 0.0, 50.0), None), []);
     }
+    #[test]
+    fn a_commit_takes_a_flush_where_somebody_waits_for_it() {
+        let mut setting = setting(QUEUES, 64.0, 100.0);
+        setting.trips.flush_ms = 20.0;
+        let diagnosis = only(&[key(100.0, 0.0, 0.0)], &setting);
+        let advice = &diagnosis.advice[0];
+        assert_eq!(advice.remedy, Remedy::Modify, "{diagnosis:?}");
+        // 64 clients, each of which waits for two round trips and a flush.
+        assert!((1550.0..1650.0).contains(&advice.expected_per_s), "{diagnosis:?}");
+    }
+
+    #[test]
+    fn what_a_program_reads_beside_a_key_is_work_as_before_when_that_is_modified() {
+        let mut setting = setting(QUEUES, 64.0, 100.0);
+        (setting.trips.event_ms, setting.cores) = (1.0, Some(2.0));
+        let expected = |closed: f64| {
+            let diagnosis = only(&[KeyWindows { closed, ..key(100.0, 0.0, 0.0) }], &setting);
+            let modify = diagnosis.advice.iter().find(|one| one.remedy == Remedy::Modify);
+            modify.expect("it helps").expected_per_s
+        };
+        // On two cores: 12 events of a millisecond each, or 6.5.
+        let [open, closed] = [CLOSED - 0.01, CLOSED].map(expected);
+        assert!((160.0..170.0).contains(&open), "{open}");
+        assert!((300.0..=310.0).contains(&closed), "{closed}");
+    }
+
+    #[test]
+    fn those_who_only_read_what_is_modified_check_again_where_replicas_are_alike() {
+        let alike = Contention { merges: true, ..Contention::ALIKE };
+        let diagnosis = only(&[key(100.0, 0.0, 100.0)], &setting(alike, 64.0, 200.0));
+        let modify = diagnosis.advice.iter().find(|one| one.remedy == Remedy::Modify);
+        // 10 ms for each, and twice 10 ms more for the half that only reads.
+        let expected = modify.expect("it helps").expected_per_s;
+        assert!((3100.0..3300.0).contains(&expected), "{diagnosis:?}");
+    }
 }

@@ -5,11 +5,12 @@ mod advice;
 use anyhow::Context;
 use clap::{Arg, Args};
 use serde::Serialize;
-use serried_model::Geography;
+use serried_model::{FamilyName, Geography};
 use serried_sim::Stalled;
 
 use self::advice::{Advice, Candidate, Figure, State, advise};
 use crate::Ended;
+use crate::calibrate::measure_each;
 use crate::costs::{CostArguments, CostFile};
 use crate::misuse::number;
 use crate::progress::Progress;
@@ -56,7 +57,8 @@ Examples:
 pub(crate) struct Compare {
     #[command(flatten)]
     sim: Sim,
-    /// Measure what computing costs on this machine first, as `serried calibrate` does; it takes a minute
+    /// Measure what computing costs on this machine first, as `serried calibrate` does; it takes a minute, and with
+    /// --shared-cores half a minute more for each protocol of transactions
     #[arg(long, conflicts_with = "costs")]
     calibrate: bool,
     /// How many runs to make of each protocol, each with the next seed; medians are compared
@@ -132,11 +134,8 @@ struct Tried {
 }
 
 impl Compare {
-    pub(crate) fn run(mut self) -> anyhow::Result<Ended> {
+    pub(crate) fn run(self) -> anyhow::Result<Ended> {
         let family = self.sim.workload.family()?;
-        if self.calibrate {
-            self.sim.costs = measured(self.sim.costs, self.sim.load.json)?;
-        }
         with_wing!(family, W => self.run_as::<W>())
     }
 
@@ -147,6 +146,11 @@ impl Compare {
             true => able_protocols::<W>(&workload),
             false => self.sim.load.protocols::<W>(&workload)?,
         };
+        if self.calibrate {
+            let own = self.sim.shared_cores.is_some() && W::NAME == FamilyName::Transactions;
+            let own = if own { &protocols[..] } else { &[] };
+            self.sim.costs = measured(self.sim.costs, own, self.sim.load.json)?;
+        }
         let mut ended = Ended::Well;
         let (mut stalled, mut committed) = (Vec::new(), 0);
         let clients = self.sim.load.clients::<W>(&workload);
@@ -327,14 +331,19 @@ impl Tried {
     }
 }
 
-/// The costs of this machine, in place of those that the arguments name.
-fn measured(arguments: CostArguments, quiet: bool) -> anyhow::Result<CostArguments> {
+/// The costs of this machine, in place of those that the arguments name, and on one machine those of each of these protocols.
+fn measured(
+    arguments: CostArguments,
+    own: &[String],
+    quiet: bool,
+) -> anyhow::Result<CostArguments> {
     let calibrate = serried_calibrate::Calibrate::usual();
     let progress = Progress::new(quiet);
-    let calibration = calibrate
-        .run(|what| progress.say(format!("calibrating: {what}")))
-        .context("can't measure what computing costs")?;
-    Ok(arguments.with_measured(CostFile::from(&calibration)))
+    let report = |what: String| progress.say(format!("calibrating: {what}"));
+    let calibration = calibrate.run(report).context("can't measure what computing costs")?;
+    let own: Vec<&str> = own.iter().map(String::as_str).collect();
+    let own = measure_each(&calibrate, &own, report)?;
+    Ok(arguments.with_measured(CostFile::new(&calibration, &own)))
 }
 
 /// What is compared of a protocol. Without a row it has done nothing.

@@ -361,6 +361,18 @@ fn a_trace_with_longer_values_than_usual_asks_for_the_limits_that_it_needs() {
 }
 
 #[test]
+fn a_trace_that_modifies_with_long_values_asks_for_the_limits_that_it_needs() {
+    let replaced = ReportedModification::Replace(Some(2 << 20));
+    let modifies = (0..9).map(|key| modify(&format!("key {key}"), replaced)).collect();
+    let modifies = TransactionReport { modifies, ..report(1, 2) };
+    let limits = Replay::new(trace_of([modifies]).into(), true).limits();
+    assert_eq!(limits.value_bytes, 2 << 20);
+    // Each as a modification, and as the value that is written in its place.
+    let each = 2 * ((2 << 20) + "key 0".len()) + serried_model::Modify::BYTES_EACH;
+    assert_eq!(limits.transaction_bytes, 9 * each);
+}
+
+#[test]
 fn what_is_written_depends_on_everything_that_was_read() {
     let copies = TransactionReport {
         reads: vec![read("a", 0, Some(8)), read("b", 0, Some(1))],
