@@ -156,6 +156,8 @@ pub enum Reply {
         version: Version,
         /// The key.
         key: Key,
+        /// The replica's clock, in microseconds.
+        clock_us: u64,
     },
     /// Replica to coordinator: these transactions' decisions have been carried out.
     Acknowledge {

@@ -97,8 +97,9 @@
 //! - *A reader that has named many receives no notice of one more.* Each would take as long as executing all of them. It learns
 //!   what it has missed from the votes on it (`KeyRecord::announce`).
 //! - *A crowded key is sealed.* A list of names grows until a value is written or a read commits. When [`Crowds::many`] modifications
-//!   follow on a value, the last one's coordinator reads the key in a transaction of its own (`coordinator/sealing.rs`). No
-//!   more than [`Crowds::most`] are accepted.
+//!   follow on a value, the last one's coordinator reads the key in a transaction of its own (`coordinator/sealing.rs`). It
+//!   reads at the replica that has counted them, which may have missed an earlier read that ends where others begin. No more
+//!   than [`Crowds::most`] are accepted.
 //!
 //! ## Votes
 //! - *Prepares are not suspended.* In the paper a Prepare waits until everything that was read is committed. Here a

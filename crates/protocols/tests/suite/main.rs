@@ -95,7 +95,8 @@ impl Visitor<Transactions> for Suite {
         let runs = seeds(self.seeds).count() as u64;
         println!("{}, {}: {runs} runs, {losses} with lost disks", P::NAME, self.workload);
         assert!(committed > 20 * runs, "{}: {committed} commits in {runs} runs", P::NAME);
-        if self.workload == "mixed" && self.faults.are_all() {
+        // Most reads of the past are in few of the runs, so fewer runs may have none.
+        if self.workload == "mixed" && self.faults.are_all() && runs >= self.seeds {
             assert!(looked > runs, "{}: {looked} reads of the past in {runs} runs", P::NAME);
         }
     }

@@ -63,8 +63,8 @@ impl Coordinator {
     pub(super) fn settle(&mut self, version: Version, decision: Option<Decision>, cx: &mut Cx) {
         let transaction = self.transactions.remove(&version).expect("a transaction in progress");
         self.orphans.remove(&version);
-        if let Some(key) = &transaction.seals {
-            self.sealing.remove(key);
+        if let Some(seal) = &transaction.seals {
+            self.sealing.remove(&seal.key);
             cx.cancel_timer(Timer::Seal(version));
         }
         cx.cancel_timer(Timer::Repeat(version));

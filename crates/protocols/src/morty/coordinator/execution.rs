@@ -48,6 +48,11 @@ impl Coordinator {
 
     pub(super) fn on_get(&mut self, version: Version, key: Key, cx: &mut Cx) {
         let nearest = self.group.choice(self.group.partition_of(&key), self.preferred);
+        self.get_at(nearest, version, key, cx);
+    }
+
+    /// Reads at this replica, and if it does not answer in time at others.
+    pub(super) fn get_at(&mut self, replica: NodeId, version: Version, key: Key, cx: &mut Cx) {
         let asked = self.preferred + 1;
         let Some(transaction) = self.transactions.get_mut(&version) else { return };
         let Entry::Vacant(read) = transaction.reads.entry(key.clone()) else {
@@ -65,9 +70,9 @@ impl Coordinator {
             due,
         });
         if self.options.control == Control::Ordering {
-            transaction.touch(nearest); // Under validation it keeps nothing of a read.
+            transaction.touch(replica); // Under validation it keeps nothing of a read.
         }
-        cx.send(nearest, Message::Request(Request::Get { version, key }));
+        cx.send(replica, Message::Request(Request::Get { version, key }));
         transaction.abandon_while_running(version, &self.group, cx);
         self.wake(version, patience, cx);
     }

@@ -125,7 +125,9 @@ impl Coordinator {
                 let new = ReadValue { key, version: read, value, stamp: 0 };
                 self.on_get_reply(version, new, found, instead_of, cx);
             }
-            Reply::Crowded { version, key } => self.on_crowded(version, key, cx),
+            Reply::Crowded { version, key, clock_us } => {
+                self.on_crowded(from, (version, key), clock_us, cx);
+            }
             Reply::Admitted { version, clock_us } => self.on_admitted(from, version, clock_us, cx),
             Reply::PrepareReply { version, eid, vote, conflict } => {
                 self.heard_of(from, cx.now());

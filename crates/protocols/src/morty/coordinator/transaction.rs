@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 use super::Cx;
 use super::admission::Asking;
 use super::prepared::PreparedExecution;
+use super::sealing::Seal;
 use crate::morty::message::{Decision, Message, Proposal, Request, Source};
 use crate::morty::votes::Tally;
 
@@ -19,8 +20,8 @@ use crate::morty::votes::Tally;
 pub(super) struct Transaction {
     /// Its session, unless that has gone, or the coordinator began it to seal a key.
     pub session: Option<TxnId>,
-    /// The key that it seals.
-    pub seals: Option<Key>,
+    /// What it seals.
+    pub seals: Option<Seal>,
     pub reads: BTreeMap<Key, ReadState>,
     /// What was last written to each key, by whichever run, with its tag.
     pub writes: BTreeMap<Key, (u32, Effect)>,

@@ -36,6 +36,7 @@ impl Replica {
         }
         // What was read may have been decided while this replica was away.
         self.confirm(version, cx);
+        self.vote_on_abort(version, cx);
         let undecided = self.transactions.open(version, cx.now(), &self.setup);
         if undecided.view > view {
             let view = undecided.view;

@@ -247,6 +247,9 @@ impl Keys {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::morty::Control;
+    use crate::morty::message::Source;
+    use crate::morty::replica::key_record::Missed;
     use serried_actor::MemoryStore;
 
     fn commit(keys: &mut Keys, key: &Key, at: u64, value: Option<&str>) {
@@ -296,5 +299,22 @@ mod tests {
         keys.forget_delete(&key, Version::at(3), &mut store);
         assert_eq!(store.get(b"key"), None);
         assert!(keys.get(&key).unwrap().committed.is_empty());
+    }
+    #[test]
+    fn a_key_stays_in_memory_while_a_late_write_may_be_missed_by_its_readers() {
+        let (mut keys, mut store) = (Keys::new(1, Crowds::USUAL), MemoryStore::default());
+        let key = Key::from("key");
+        commit(&mut keys, &key, 5, Some("value"));
+        keys.settle(&key, Version::at(6), Version::at(6), &mut store);
+        keys.set_stored(Version::at(6));
+        let found = Source::from(WriteId { version: Version::at(5), tag: 1 });
+        let place = keys.place(&key);
+        let read = Read { key: key.clone(), found };
+        keys.commit_read(place, &read, Version::at(20), Version::at(6));
+        for i in 0..10 {
+            keys.touch(&Key::from(format!("other {i}")));
+        }
+        let missed = keys.touch(&key).missed_write_of(Version::at(10), Control::Ordering);
+        assert_eq!(missed, Some((Missed::ForGood, Version::at(20))));
     }
 }

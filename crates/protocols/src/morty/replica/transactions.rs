@@ -471,6 +471,11 @@ impl Transactions {
         waiters
     }
 
+    /// The transactions that wait for one below `version`.
+    pub(super) fn waiters_below(&self, version: Version) -> Vec<Version> {
+        self.waiting.range(..version).flat_map(|(_, waiters)| waiters).copied().collect()
+    }
+
     /// The open transactions below `version` that are `wanted`.
     pub(super) fn below(
         &self,

@@ -286,6 +286,12 @@ impl Replica {
 
     /// Raises the watermark: everything below `upto` is settled, and what is still open there has not committed.
     pub(super) fn raise_watermark(&mut self, upto: u64, digest: Digest, copied: bool, cx: &mut Cx) {
+        if copied {
+            // Aborts that this replica has heard of are forgotten.
+            for waiter in self.transactions.waiters_below(Version::at(upto)) {
+                self.vote_on_abort(waiter, cx);
+            }
+        }
         let mut waiters = self.pass_watermark(upto, digest, copied);
         self.notify(cx);
         if !copied {

@@ -1,6 +1,6 @@
 //! The serializability validation (000 §4.2, "Prepare").
 
-use serried_model::Version;
+use serried_model::{Key, Version};
 use serried_parts::{Effect, WriteId};
 use smallvec::SmallVec;
 
@@ -34,18 +34,22 @@ pub(super) struct Validation<'a> {
 }
 
 impl Validation<'_> {
-    /// Whether an execution has read from a transaction that has aborted: this replica has heard so, or the transaction is
-    /// not among those that have committed below the watermark. A read that has found nothing has no writer. An abort is
-    /// certain, whatever else the replica lacks, and this may be the last chance to vote on it: once the replica has copied
-    /// what it lacks, or settled more, it has forgotten the abort. A provisional vote that stays one would leave the
-    /// transaction undecided for good if its coordinator is gone, and with it every truncation.
-    pub(super) fn reads_aborted(&self, contents: &Contents) -> bool {
+    /// A key in which an execution has read from a transaction that has aborted, if there is one: this replica has heard so, or
+    /// the transaction is not among those that have committed below the watermark. A read that has found nothing has no writer.
+    /// An abort is certain, whatever else the replica lacks, and this may be the last chance to vote on it: once the replica
+    /// has copied what it lacks, or settled more, it has forgotten the abort. A provisional vote that stays one would leave
+    /// the transaction undecided for good if its coordinator is gone, and with it every truncation.
+    pub(super) fn aborted_read<'a>(&self, contents: &'a Contents) -> Option<&'a Key> {
         let aborted = Some(Settlement::Aborted);
-        let mut writers = contents.sources().map(|write| write.version);
-        writers.any(|writer| {
+        let has_aborted = |writer| {
             writer != Version::INITIAL
                 && self.transactions.settlement(writer, self.state) == aborted
-        })
+        };
+        let read = contents
+            .reads
+            .iter()
+            .find(|read| read.found.writes().any(|write| has_aborted(write.version)));
+        read.map(|read| &read.key)
     }
 
     /// Whether this replica may lack a write of `writer` that `reader` has found, though `writer` has committed with it. Then
@@ -111,7 +115,8 @@ impl Validation<'_> {
                 let Crowded { asks, is_full } =
                     self.state.keys.at(*place).1.join_crowd(settled, crowds);
                 if asks {
-                    let crowded = Reply::Crowded { version, key: write.key.clone() };
+                    let (key, clock_us) = (write.key.clone(), cx.clock().midpoint_us());
+                    let crowded = Reply::Crowded { version, key, clock_us };
                     cx.send_before_durable(version.coordinator, Message::Reply(crowded));
                 }
                 if is_full && vote != Vote::AbandonFinal {

@@ -9,7 +9,7 @@ use serried_model::{NodeId, Version};
 
 use super::execute::{observe_writes, refuse};
 use super::key_record::Missed;
-use super::transactions::Sources;
+use super::transactions::{Execution, Sources};
 use super::validate::{Validated, Validation};
 use super::{Cx, Replica, reject};
 use crate::morty::message::{
@@ -241,12 +241,38 @@ impl Replica {
             }
             Vote::AbandonFinal
                 if self.catch_up.may_lack_something()
-                    && !self.validation().reads_aborted(&contents) =>
+                    && self.validation().aborted_read(&contents).is_none() =>
             {
                 return;
             }
             _ => {}
         }
+        self.settle_vote(version, eid, vote, conflict, cx);
+    }
+
+    /// If an execution with a provisional vote has read from a transaction that has aborted, this replica sends its final vote.
+    /// It does so as soon as it hears of the abort, unless the vote waits for earlier transactions.
+    pub(super) fn vote_on_abort(&mut self, version: Version, cx: &mut Cx) {
+        let undecided = self.transactions.get(version);
+        let execution = undecided.and_then(|undecided| undecided.execution.as_ref());
+        let is_provisional = |it: &&Execution| it.vote == Some(Vote::Provisional);
+        let Some(execution) = execution.filter(is_provisional) else { return };
+        let (eid, contents) = (execution.eid, execution.contents.clone());
+        if let Some(key) = self.validation().aborted_read(&contents) {
+            let conflict = Some(Conflict::over(key.clone()));
+            self.settle_vote(version, eid, Vote::AbandonFinal, conflict, cx);
+        }
+    }
+
+    /// Sends the final vote after a provisional one.
+    fn settle_vote(
+        &mut self,
+        version: Version,
+        eid: u32,
+        vote: Vote,
+        conflict: Option<Conflict>,
+        cx: &mut Cx,
+    ) {
         let keys = &mut self.state.keys;
         let logged_at = self.transactions.settle_vote(version, eid, vote, conflict.clone(), keys);
         self.log.append(Record::Confirmed { version, eid, vote }, cx);

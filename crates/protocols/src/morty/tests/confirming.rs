@@ -1,6 +1,6 @@
 //! Confirming votes, and what is durable before they leave.
 
-use super::by_hand::{contents, decide, prepare, version};
+use super::by_hand::{contents, decide, finalize, prepare, version};
 use super::world::{World, n, votes};
 use super::*;
 use crate::Mutated;
@@ -116,4 +116,29 @@ fn a_vote_deep_in_a_chain_waits_until_it_is_durable() {
         before = reader;
     }
     assert_eq!(votes(&world.early), []);
+}
+
+#[test]
+fn what_a_replica_accepts_promises_or_has_carried_out_is_said_when_it_is_durable() {
+    let mut world = World::of(3);
+    world.now = 2_000_200;
+    let txn = version(2_000_000, 0);
+    let writes = contents(&[], &[("x", "1")]);
+    world.tell(txn.coordinator, n(0), prepare(txn, 0, &writes));
+    let accepts = finalize(txn, 0, Proposal::Commit);
+    let view = View::OWN.next(n(1));
+    let promises =
+        Message::Recovering(Recovering::PaxosPrepare { version: txn, view, vote_on: None });
+    world.early.clear();
+    for (from, message) in [(txn.coordinator, accepts), (n(1), promises)] {
+        let said = world.tell(from, n(0), message);
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert_eq!(world.early, [], "before it is durable");
+    }
+    world.tell(txn.coordinator, n(0), decide(txn, 0, Decision::Commit, &writes));
+    world.timer(n(0), ReplicaTimer::Acknowledge);
+    let is_acknowledged =
+        |(.., message): &Envelope| matches!(message, Message::Reply(Reply::Acknowledge { .. }));
+    assert!(world.network.iter().any(is_acknowledged), "{:?}", world.network);
+    assert_eq!(world.early, [], "before it is durable");
 }

@@ -520,6 +520,31 @@ fn one_answer_to_who_fetches_is_not_long() {
 }
 
 #[test]
+fn one_answer_to_who_fetches_what_is_forgotten_is_not_long() {
+    let mut world = World::new(1);
+    world.now = 31 * SECOND;
+    let long = Value::from("x".repeat(200 << 10));
+    let (mut forgotten, mut all) = (Vec::new(), Vec::new());
+    for (i, key) in (0..).zip(["k1", "k2", "k3"]) {
+        let [first, second] = [25, 30].map(|at| version(at * SECOND + i, 0));
+        let append = Modification::Append(Value::from("y"));
+        world.commit(&[0], first, &modifies(key, Modification::Set(Some(long.clone()))));
+        world.commit(&[0], second, &modifies(key, append));
+        forgotten.push(first);
+        all.extend([first, second]);
+    }
+    world.now = 52 * SECOND;
+    world.settle_below(n(0), 40 * SECOND, digest(&all));
+    let fetch = Message::CatchingUp(CatchingUp::Fetch { versions: forgotten });
+    let answers = world.tell(n(1), n(0), fetch);
+    let [(.., Message::CatchingUp(CatchingUp::Fetched { executions, .. }))] = &answers[..] else {
+        panic!("{answers:?}")
+    };
+    assert!(executions.iter().all(|(.., what)| what.overwritten.len() == 1));
+    assert_eq!(executions.len(), 2);
+}
+
+#[test]
 fn where_too_many_follow_on_a_value_there_is_room_again_when_it_is_overwritten_or_they_are_settled()
 {
     let crowds = Crowds { many: 100, most: 2 };
@@ -585,6 +610,8 @@ fn a_vote_waits_for_the_earliest_writer_and_without_provisional_votes_for_the_la
         (false, 3, vec![(0, abort)], Vote::AbandonFinal),
         (true, 2, vec![(2, commit), (0, commit), (1, commit)], Vote::Commit),
         (true, 2, vec![(0, abort)], Vote::AbandonFinal),
+        // One is looked at that is not decided, so the abort of another one is seen after that one's decision.
+        (true, 1, vec![(2, abort), (0, commit), (1, commit)], Vote::AbandonFinal),
     ] {
         let crowds = Crowds { many: 64 * at_once, most: 1000 };
         let re_execution = provisional_votes;

@@ -5,7 +5,7 @@ use serried_parts::WriteId;
 
 use super::by_hand::{contents, decide, prepare, version};
 use super::modifying::{adds, found, id, source, vote};
-use super::world::{SECOND, World, n};
+use super::world::{SECOND, World, digest, n, votes};
 use super::*;
 use crate::morty::Crowds;
 use crate::morty::message::Source;
@@ -343,7 +343,7 @@ fn a_reader_that_has_named_many_hears_of_an_abort_only_when_it_is_prepared() {
 
 #[test]
 fn a_seal_waits_as_long_as_the_last_modification_took_but_not_for_long() {
-    for (took, waits) in [(100, 100), (1000, 250)] {
+    for (took, waits) in [(100, 100), (1000, 500)] {
         let crowds = Crowds { many: 2, most: 100 };
         let mut net = Net::new(Options { crowds, ..Options::default() }, 1);
         assert_eq!(add_to_k(&mut net, 0, 1), "committed");
@@ -387,19 +387,119 @@ fn a_coordinator_seals_no_key_for_a_transaction_that_has_ended_or_does_not_modif
         let timers = &net.clients[coordinator_id(0)].timers;
         timers.iter().any(|(timer, _)| matches!(timer, Timer::Seal(_)))
     };
-    let crowded = |version| {
-        let crowded = Reply::Crowded { version, key: Key::from("k") };
-        (n(0), coordinator_id(0), Message::Reply(crowded))
-    };
-    net.deliver(crowded(version(500, 0)));
+    net.deliver(crowded(n(0), version(500, 0)));
     assert!(!sealed(&net));
     net.get(0, "k");
     let open = net.network.iter().find_map(|(.., message)| match message {
         Message::Request(Request::Get { version, .. }) => Some(*version),
         _ => None,
     });
-    net.deliver(crowded(open.expect("a read")));
+    net.deliver(crowded(n(0), open.expect("a read")));
     assert!(!sealed(&net));
+}
+
+/// A replica says to the first coordinator that the key of this transaction is crowded.
+fn crowded(from: NodeId, version: Version) -> Envelope {
+    let crowded = Reply::Crowded { version, key: Key::from("k"), clock_us: 0 };
+    (from, coordinator_id(0), Message::Reply(crowded))
+}
+
+#[test]
+fn a_seal_reads_at_the_replica_that_has_asked_for_it() {
+    let group = Group::new(3, Duration::from_millis(1)).with_partitions(2);
+    let mut net = morty(1);
+    net.net = actors(&group, Options::default(), 1);
+    net.now = 1000;
+    let partition = group.partition_of(&Key::from("k"));
+    let (there, elsewhere) = (NodeId::replica(partition, 2), NodeId::replica(1 - partition, 2));
+    net.operate(0, addition(1));
+    let prepared = net.network.iter().find_map(|(.., message)| match message {
+        Message::Request(Request::Prepare { version, .. }) => Some(*version),
+        _ => None,
+    });
+    let version = prepared.expect("a Prepare");
+    net.network.clear();
+    let is_seal = |timer: &Timer| matches!(timer, Timer::Seal(_));
+    net.deliver(crowded(elsewhere, version));
+    let timers = &net.clients[coordinator_id(0)].timers;
+    assert!(!timers.keys().any(is_seal), "the key is in another partition");
+    net.deliver(crowded(there, version));
+    net.fire(0, is_seal);
+    let asked: Vec<NodeId> = net
+        .network
+        .iter()
+        .filter(|(.., message)| matches!(message, Message::Request(Request::Get { .. })))
+        .map(|(_, to, _)| *to)
+        .collect();
+    assert_eq!(asked, [there]);
+}
+
+#[test]
+fn a_seal_waits_until_the_clock_of_the_replica_that_has_asked_has_passed_its_version() {
+    let crowds = Crowds { many: 8, most: 100 };
+    let mut net = Net::new(Options { crowds, ..Options::default() }, 2);
+    net.ahead_us.insert(coordinator_id(1), 400_000);
+    for _ in 0..8 {
+        assert_eq!(add_to_k(&mut net, 1, 1), "committed");
+    }
+    let timers = &net.clients[coordinator_id(1)].timers;
+    let seal = timers.iter().find(|(timer, _)| matches!(timer, Timer::Seal(_)));
+    let wait = seal.expect("it seals").1.since(net.timestamp());
+    assert!(wait >= Duration::from_millis(399) && wait < Duration::from_millis(410), "{wait:?}");
+}
+
+/// A replica that looks at one undecided writer at a time has voted provisionally on a reader of two, and has heard that the
+/// second was aborted. Returns the two, and the reader.
+fn hears_of_the_second_abort() -> (World, [Version; 3]) {
+    let options = Options { crowds: Crowds { many: 64, most: 1000 }, ..Options::default() };
+    let mut world = World::of_options(Group::new(3, Duration::from_millis(1)), options);
+    world.now = 100 * SECOND;
+    let [first, second, reader] = [20, 21, 90].map(|at| version(at * SECOND, at));
+    for txn in [first, second] {
+        assert_eq!(vote(&mut world, 0, txn, &adds(1)), Vote::Commit);
+    }
+    let reads = found(WriteId::INITIAL, &[first, second]);
+    assert_eq!(vote(&mut world, 0, reader, &reads), Vote::Provisional);
+    let said = world.tell(second.coordinator, n(0), decide(second, 0, Decision::Abort, &adds(1)));
+    assert_eq!(votes(&said), [], "it waits for the first");
+    (world, [first, second, reader])
+}
+
+#[test]
+fn a_recoverer_hears_of_an_abort_though_the_vote_waits_for_an_earlier_writer() {
+    let (mut world, [_, _, reader]) = hears_of_the_second_abort();
+    let view = View::OWN.next(n(1));
+    let asks =
+        Message::Recovering(Recovering::PaxosPrepare { version: reader, view, vote_on: None });
+    let said = world.tell(n(1), n(0), asks);
+    let known = said.iter().find_map(|(.., message)| match message {
+        Message::Recovering(Recovering::PaxosPrepareReply { known: Some(known), .. }) => {
+            known.execution.as_ref().and_then(|(_, vote, _)| *vote)
+        }
+        _ => None,
+    });
+    assert_eq!(known, Some(Vote::AbandonFinal));
+}
+
+#[test]
+fn an_abort_is_voted_on_before_a_copy_makes_the_replica_forget_it() {
+    let (mut world, [first, _, reader]) = hears_of_the_second_abort();
+    let (upto, merged) = (80 * SECOND, digest(&[first]));
+    for member in [1, 2] {
+        world.commit(&[member], first, &adds(1));
+        world.settle_below(n(member), upto, merged);
+    }
+    let finished = Truncating::TruncationFinished { upto, merged };
+    world.network = world.tell(n(1), n(0), Message::Truncating(finished)).into();
+    let mut cast = Vec::new();
+    while let Some(envelope) = world.network.pop_front() {
+        if envelope.1 == reader.coordinator {
+            cast.extend(votes(&[envelope]));
+        } else if !envelope.1.is_coordinator() {
+            world.deliver(envelope);
+        }
+    }
+    assert_eq!(cast, [Vote::AbandonFinal]);
 }
 
 #[test]
@@ -420,4 +520,27 @@ fn a_read_that_has_found_a_delete_is_no_sign_of_what_lies_below_a_modification()
     let (source, value) = commit(late, contents(&[], &[("k", "5")]));
     assert_eq!(source, Source { write: id(late), modified: [id(first), id(second)].into() });
     assert_eq!(value, Some(Value::from("8")));
+}
+
+#[test]
+fn a_coordinator_seals_no_more_than_so_many_keys_at_a_time() {
+    const MANY: usize = 1100;
+    let mut net = morty(1);
+    let key = |i: usize| Key::from(format!("k{i}"));
+    let modify = |i| Modify { key: key(i), modifications: vec![Modification::add(1)] };
+    let modifies = (0..MANY).map(modify).collect();
+    net.operate(0, Operation::Commit { reads: Vec::new(), writes: Vec::new(), modifies });
+    let prepared = net.network.iter().find_map(|(.., message)| match message {
+        Message::Request(Request::Prepare { version, .. }) => Some(*version),
+        _ => None,
+    });
+    let version = prepared.expect("a Prepare");
+    for i in 0..MANY {
+        let crowded = Reply::Crowded { version, key: key(i), clock_us: 0 };
+        let crowded = Message::Reply(crowded);
+        net.deliver((n(0), coordinator_id(0), crowded));
+    }
+    let timers = &net.clients[coordinator_id(0)].timers;
+    let seals = timers.keys().filter(|timer| matches!(timer, Timer::Seal(_))).count();
+    assert_eq!(seals, 1024);
 }

@@ -1,8 +1,11 @@
 //! A client whose clock is behind those of others, and wants the same key.
 
+use serried_model::{Modification, Modify};
+
 use super::by_hand::{contents, decide, prepare, version};
 use super::world::{World, n};
 use super::*;
+use crate::morty::Crowds;
 use crate::morty::message::Conflict;
 
 /// By how much the other's clock is ahead, in microseconds.
@@ -239,4 +242,27 @@ fn a_clock_that_was_set_back_is_blamed_though_there_is_a_lead() {
     net.get(0, "y");
     net.settle();
     assert!(net.told(0)[0].contains("ClockSkew"));
+}
+
+#[test]
+fn a_seal_waits_as_long_though_versions_have_a_lead() {
+    let crowds = Crowds { many: 2, most: 100 };
+    let net = Net::new(Options { crowds, ..Options::default() }, 2);
+    let mut net = two(net, 80_000);
+    assert_eq!(compete(&mut net), "aborted over [\"x\"]");
+    let add = || {
+        let modifications = vec![Modification::add(1)];
+        let modifies = vec![Modify { key: Key::from("k"), modifications }];
+        Operation::Commit { reads: Vec::new(), writes: Vec::new(), modifies }
+    };
+    net.operate(0, add());
+    net.settle();
+    net.told(0);
+    net.operate(0, add());
+    net.wait(Duration::from_millis(100));
+    net.settle();
+    let timers = &net.clients[coordinator_id(0)].timers;
+    let seal = timers.iter().find(|(timer, _)| matches!(timer, Timer::Seal(_)));
+    let wait = seal.expect("it seals").1.since(net.timestamp());
+    assert!(wait >= Duration::from_millis(98), "{wait:?}");
 }
