@@ -118,6 +118,7 @@ impl Sim {
         let geography = Geography::named(&self.geo)?;
         self.load.protocols::<W>(&workload)?;
         self.costs.read()?;
+        // Costs of one machine are there for all protocols or for none.
         self.shared_cores.map(|cores| self.costs.one_machine(cores, "")).transpose()?;
         let checked = W::NAME.check_replicas(self.replicas);
         checked.map_err(|reason| Misuse(format!("--replicas {}: {reason}", self.replicas)))?;
