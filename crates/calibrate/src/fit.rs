@@ -142,6 +142,7 @@ mod tests {
         assert!(residual < 1e-9);
         assert_eq!(fit(&[], ALL), None);
     }
+
     #[test]
     fn a_kind_of_work_without_a_cost_is_left_out() {
         let measured = [(3.0, 2.0, 2.0), (10.0, 9.0, 40.0), (5.0, 1.0, 7.0), (8.0, 2.0, 1.0)].map(

@@ -66,7 +66,7 @@ impl Calibrate {
             shared: false,
         };
         if let Some(file) = &self.output {
-            // Before minutes are spent.
+            // A file that can't be written is found before minutes are spent.
             std::fs::OpenOptions::new()
                 .create(true)
                 .append(true)

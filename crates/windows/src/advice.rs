@@ -642,6 +642,7 @@ mod tests {
         // It would not help if readers had to check again what they have read.
         assert_eq!(remedies(key(100.0, 0.0, 50.0), None), []);
     }
+
     #[test]
     fn a_commit_takes_a_flush_where_somebody_waits_for_it() {
         let mut setting = setting(QUEUES, 64.0, 100.0);

@@ -120,6 +120,14 @@ fn the_same_seed_gives_the_same_events_on_one_machine_also_with_crashes_and_paus
 }
 
 #[test]
+fn the_clients_of_one_machine_do_not_share_a_coordinator_that_runs_out_of_versions() {
+    let run = ["sim", "bank", "--shared-cores", "2", "--clients", "48", "--keys", "20", "--check"];
+    let more = ["--seconds", "0.3", "--warm-up", "0", "--protocol", "ncc,spanner"];
+    let output = serried(&[&run[..], &more].concat());
+    assert_eq!(code(&output), 0, "{}{}", out(&output), err(&output));
+}
+
+#[test]
 fn a_comparison_in_which_nothing_commits_fails_and_says_why() {
     // No transaction can commit in a millisecond, as messages take longer.
     let usual = ["counter", "--geo", "reg", "--deadline", "0.001", "--protocol", "morty,ncc"];

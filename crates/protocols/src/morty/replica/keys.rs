@@ -300,6 +300,7 @@ mod tests {
         assert_eq!(store.get(b"key"), None);
         assert!(keys.get(&key).unwrap().committed.is_empty());
     }
+
     #[test]
     fn a_key_stays_in_memory_while_a_late_write_may_be_missed_by_its_readers() {
         let (mut keys, mut store) = (Keys::new(1, Crowds::USUAL), MemoryStore::default());
